@@ -1,0 +1,3 @@
+module github.com/onceward/onceward/cmd
+
+go 1.25

@@ -1,0 +1,3 @@
+module github.com/onceward/onceward/examples/orders
+
+go 1.25

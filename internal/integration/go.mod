@@ -1,0 +1,3 @@
+module github.com/onceward/onceward/internal/integration
+
+go 1.25

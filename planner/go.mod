@@ -1,0 +1,3 @@
+module github.com/onceward/onceward/planner
+
+go 1.25
