@@ -1,6 +1,18 @@
 package onceward
 
-import "fmt"
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"slices"
+	"strings"
+)
 
 // Fingerprint says which request a key named: a versioned hash. Two requests
 // under one key with different fingerprints are a client's mistake (422). A
@@ -28,4 +40,107 @@ func (f *Fingerprint) UnmarshalBinary(data []byte) error {
 	f.Version = data[0]
 	copy(f.Sum[:], data[1:])
 	return nil
+}
+
+// fingerprintVersion is raised whenever the same request would hash
+// differently, so that the two versions of a rolling deploy never call a repeat
+// a mismatch.
+const fingerprintVersion = 1
+
+// fingerprint hashes what makes a request the same request: the key, method,
+// path, raw query, content type and the whole body. A multipart body counts by
+// its parts, because browsers make a new boundary for every try.
+func fingerprint(r *http.Request, key Key, body *buffer) (Fingerprint, error) {
+	h := sha256.New()
+	fp := Fingerprint{Version: fingerprintVersion}
+	b := make([]byte, 0, 256)
+	b = append(b, key.ID[:]...)
+	b = appendString(b, r.Method)
+	b = appendString(b, r.URL.EscapedPath())
+	b = appendString(b, r.URL.RawQuery)
+	contentType := strings.TrimSpace(r.Header.Get("Content-Type"))
+
+	if boundary, rest := multipartBoundary(contentType); boundary != "" {
+		parts := sha256.New()
+		err := hashParts(parts, multipart.NewReader(body.reader(), boundary))
+		if err == nil {
+			b = appendString(b, rest)
+			b = append(b, 'm')
+			h.Write(b)
+			h.Sum(fp.Sum[:0])
+			h.Reset()
+			h.Write(fp.Sum[:])
+			h.Write(parts.Sum(nil))
+			h.Sum(fp.Sum[:0])
+			return fp, nil
+		}
+		if !errors.Is(err, errParts) {
+			return fp, err
+		}
+		// It calls itself multipart and is not: then its bytes count.
+	}
+	b = appendString(b, contentType)
+	b = append(b, 'b')
+	b = binary.AppendUvarint(b, uint64(body.size))
+	h.Write(b)
+	if body.file == nil {
+		h.Write(body.mem)
+	} else if _, err := io.Copy(h, body.reader()); err != nil {
+		return fp, fmt.Errorf("%w: spool: %w", ErrUnavailable, err)
+	}
+	h.Sum(fp.Sum[:0])
+	return fp, nil
+}
+
+// multipartBoundary splits the boundary off a multipart content type. rest is
+// the type with its other parameters in a fixed order.
+func multipartBoundary(contentType string) (boundary, rest string) {
+	if len(contentType) < 10 || !strings.EqualFold(contentType[:10], "multipart/") {
+		return "", ""
+	}
+	kind, params, err := mime.ParseMediaType(contentType)
+	if err != nil {
+		return "", ""
+	}
+	boundary = params["boundary"]
+	delete(params, "boundary")
+	return boundary, mime.FormatMediaType(kind, params)
+}
+
+// errParts means that a body is not the multipart that it says it is.
+var errParts = errors.New("onceward: malformed multipart body")
+
+func hashParts(h hash.Hash, mr *multipart.Reader) error {
+	var b []byte
+	for {
+		part, err := mr.NextRawPart()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %w", errParts, err)
+		}
+		names := make([]string, 0, len(part.Header))
+		for name := range part.Header {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		b = append(b[:0], 'p')
+		b = binary.AppendUvarint(b, uint64(len(names)))
+		for _, name := range names {
+			b = appendString(b, name)
+			b = binary.AppendUvarint(b, uint64(len(part.Header[name])))
+			for _, v := range part.Header[name] {
+				b = appendString(b, v)
+			}
+		}
+		h.Write(b)
+		content := sha256.New()
+		n, err := io.Copy(content, part)
+		if err != nil {
+			return fmt.Errorf("%w: %w", errParts, err)
+		}
+		b = binary.AppendUvarint(b[:0], uint64(n))
+		h.Write(content.Sum(b))
+	}
 }

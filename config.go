@@ -1,0 +1,187 @@
+package onceward
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// ScopeFunc says whose key a request carries: the account's stable name, not
+// the session's, so that one person's two devices share their keys. The guard
+// asks it only where a key is present or required, after authentication has
+// run. An empty scope is an error: the guard then answers 500 and logs that it
+// stands outside authentication. A ScopeFunc refuses with an answer of its own
+// by returning a [*ProblemError].
+type ScopeFunc func(*http.Request) (string, error)
+
+// Unscoped is the ScopeFunc of a service whose callers all share one space of
+// keys: a caller who guesses another's key gets that one's answer. It has to be
+// chosen by this name.
+func Unscoped(*http.Request) (string, error) { return "unscoped", nil }
+
+// Config changes what a [Guard] does by default. The zero value is the safe
+// default; a negative duration or size means "off" where that makes sense, and
+// New says so where it does not. New copies it; later changes have no effect.
+type Config struct {
+	// Header names the request header that carries the key. Empty means
+	// "Idempotency-Key".
+	Header string
+	// FormField names the form field that carries the key of a plain HTML form;
+	// in a multipart body it must be the first part. The field's bytes stay in
+	// the fingerprint. Empty means "_key", "-" means none.
+	FormField string
+	// KeyFrom reads the key from elsewhere, such as a JSON field, when neither
+	// header nor field has one. It may read r.Body; the handler sees it from the
+	// start. Empty means "no key".
+	KeyFrom func(r *http.Request) (string, error)
+	// Methods are guarded when they carry a key. Nil means POST, PUT, PATCH and
+	// DELETE. GET, HEAD, OPTIONS and TRACE are never touched.
+	Methods []string
+	// Require refuses a guarded method without a key: 400. By default such a
+	// request passes through untouched.
+	Require bool
+
+	// Wait makes every duplicate wait for the first one's answer up to MaxWait.
+	// By default only form navigations and callers who send "Prefer: wait=N" do;
+	// others get 409 and Retry-After at once.
+	Wait bool
+	// MaxWait bounds every wait. Zero means 10 s, negative: nobody waits.
+	MaxWait time.Duration
+
+	// Lease is how long a claim outlives a process that died. It is renewed at
+	// one third while the handler runs. Zero means 30 s.
+	Lease time.Duration
+	// MaxRuntime bounds a handler whose client may be gone: then its context is
+	// cancelled. Zero means 5 min.
+	MaxRuntime time.Duration
+	// StoreTimeout bounds each call of the store. Zero means 5 s.
+	StoreTimeout time.Duration
+	// Retention is how long an answer is kept and replayed. Zero means 24 h.
+	Retention time.Duration
+	// SweepEvery is the mean time between sweeps of a store that is a Sweeper;
+	// each is jittered by a quarter. Zero means 1 min, negative: never.
+	SweepEvery time.Duration
+
+	// MaxRequest is the largest request body, in bytes, that takes a key; a
+	// larger one is 413. Zero means 32 MiB.
+	MaxRequest int64
+	// MaxMemory is how much of one body is held in memory; the rest of it is
+	// spooled to disk. Zero means 1 MiB.
+	MaxMemory int64
+	// MaxSpool bounds what this guard holds on disk at one time; when it is
+	// full, further large requests are 503. Zero means 1 GiB.
+	MaxSpool int64
+	// SpoolDir is where bodies are spooled. Empty means os.TempDir().
+	SpoolDir string
+	// MaxResponse is the largest answer that is kept with its body. Zero means
+	// 1 MiB.
+	MaxResponse int64
+
+	// FailOpen runs a request unguarded when the store cannot be reached. By
+	// default it is 503 and nothing has run.
+	FailOpen bool
+	// CancelWithClient cancels the handler when its client hangs up. By default
+	// it runs to its end, so that its answer is there for the retry.
+	CancelWithClient bool
+
+	// ReplayedHeader names the header that marks a replay. Empty means
+	// "Idempotency-Replayed", with the value 1; every other name gets the value
+	// "true" (Stripe's is "Idempotent-Replayed: true").
+	ReplayedHeader string
+	// Error writes the guard's own refusals. Status, Retry-After and
+	// Idempotency-Status are set already; it writes the rest. Nil means
+	// application/problem+json, a small page for a form navigation, a fragment
+	// for HX-Request.
+	Error func(w http.ResponseWriter, r *http.Request, p Problem)
+	// Logger gets one line for every decision. Nil means none.
+	Logger *slog.Logger
+}
+
+// filled returns the Config with every default in place, or an error that
+// names the field.
+func (c Config) filled() (Config, error) {
+	if c.Header == "" {
+		c.Header = "Idempotency-Key"
+	}
+	c.Header = http.CanonicalHeaderKey(c.Header)
+	if c.FormField == "" {
+		c.FormField = "_key"
+	}
+	if c.ReplayedHeader == "" {
+		c.ReplayedHeader = "Idempotency-Replayed"
+	}
+	c.ReplayedHeader = http.CanonicalHeaderKey(c.ReplayedHeader)
+	c.Methods = slices.Clone(c.Methods)
+	if c.Methods == nil {
+		c.Methods = []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
+	}
+	for _, m := range c.Methods {
+		switch m {
+		case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+			return c, fmt.Errorf("onceward: Config.Methods has %s: safe methods are never guarded", m)
+		}
+	}
+	for _, d := range []struct {
+		name     string
+		value    *time.Duration
+		fallback time.Duration
+		off      bool
+	}{
+		{"MaxWait", &c.MaxWait, 10 * time.Second, true},
+		{"Lease", &c.Lease, 30 * time.Second, false},
+		{"MaxRuntime", &c.MaxRuntime, 5 * time.Minute, false},
+		{"StoreTimeout", &c.StoreTimeout, 5 * time.Second, false},
+		{"Retention", &c.Retention, 24 * time.Hour, false},
+		{"SweepEvery", &c.SweepEvery, time.Minute, true},
+	} {
+		if *d.value == 0 {
+			*d.value = d.fallback
+		}
+		if *d.value < 0 && !d.off {
+			return c, fmt.Errorf("onceward: Config.%s is negative: %v", d.name, *d.value)
+		}
+	}
+	for _, s := range []struct {
+		name     string
+		value    *int64
+		fallback int64
+	}{
+		{"MaxRequest", &c.MaxRequest, 32 << 20},
+		{"MaxMemory", &c.MaxMemory, 1 << 20},
+		{"MaxSpool", &c.MaxSpool, 1 << 30},
+		{"MaxResponse", &c.MaxResponse, 1 << 20},
+	} {
+		if *s.value == 0 {
+			*s.value = s.fallback
+		}
+		if *s.value < 0 {
+			return c, fmt.Errorf("onceward: Config.%s is negative: %d", s.name, *s.value)
+		}
+	}
+	if c.SpoolDir == "" {
+		c.SpoolDir = os.TempDir()
+	}
+	if strings.ContainsAny(c.Header+c.ReplayedHeader, " \t\r\n:") {
+		return c, fmt.Errorf("onceward: Config.Header or Config.ReplayedHeader is no header name")
+	}
+	return c, nil
+}
+
+func (c *Config) guards(method string) bool { return slices.Contains(c.Methods, method) }
+
+// stored says which answers are kept: those that the same request would get
+// again. A 5xx is released because its retry should be a real one: a duplicate
+// is seen and deleted, a loss is not. 401, 403, 407, 408, 421, 423, 425 and 429
+// speak of the moment, not of the request. 307 and 308 ask for the same request
+// elsewhere.
+func stored(status int) bool {
+	switch status {
+	case 307, 308, 401, 403, 407, 408, 421, 423, 425, 429:
+		return false
+	}
+	return status >= 200 && status < 500
+}

@@ -1,0 +1,389 @@
+package onceward
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	mrand "math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Guard does named work once and replays the answer. It is safe for concurrent
+// use; one Guard may wrap any number of handlers.
+type Guard struct {
+	store   Store
+	scope   ScopeFunc
+	cfg     Config
+	spool   spool
+	flights flights
+	late    chan struct{} // bounds the completions that are still being tried
+	stop    context.CancelFunc
+	swept   chan struct{} // closed when the sweeper has ended
+}
+
+// New returns a Guard over a store. scope says whose key a request carries; it
+// is positional because getting it wrong shows one person another's answers.
+// The caller ends the Guard with [Guard.Close].
+func New(store Store, scope ScopeFunc, cfg Config) (*Guard, error) {
+	if store == nil {
+		return nil, errors.New("onceward: New needs a store")
+	}
+	if scope == nil {
+		return nil, errors.New("onceward: New needs a scope function (Unscoped, if all callers share their keys)")
+	}
+	cfg, err := cfg.filled()
+	if err != nil {
+		return nil, err
+	}
+	g := &Guard{
+		store: store, scope: scope, cfg: cfg,
+		spool:   spool{dir: cfg.SpoolDir, max: cfg.MaxSpool},
+		flights: flights{byKey: make(map[Key]*flight)},
+		late:    make(chan struct{}, 64),
+		swept:   make(chan struct{}),
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	g.stop = cancel
+	if sweeper, ok := store.(Sweeper); ok && cfg.SweepEvery > 0 {
+		go g.sweep(ctx, sweeper)
+	} else {
+		close(g.swept)
+	}
+	return g, nil
+}
+
+// Close refuses further named requests with 503 and waits, as long as ctx
+// allows, for the handlers that run and for completions that are still being
+// tried. Call it after http.Server.Shutdown and before closing the store.
+func (g *Guard) Close(ctx context.Context) error {
+	g.stop()
+	err := g.flights.close(ctx)
+	select {
+	case <-g.swept:
+	case <-ctx.Done():
+		err = errors.Join(err, context.Cause(ctx))
+	}
+	if err != nil {
+		return fmt.Errorf("onceward: close: %w", err)
+	}
+	return nil
+}
+
+// Handler wraps next: a request with a key runs it once, and repeats of the
+// request get the same answer. It belongs inside authentication (the scope must
+// be known) and outside everything that changes data. A request without a key
+// passes through untouched unless Config.Require is set.
+func (g *Guard) Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !g.cfg.guards(r.Method) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		q := &request{g: g, w: w, r: r, start: time.Now()}
+		q.serve(next)
+	})
+}
+
+// request is one guarded request's way through the guard.
+type request struct {
+	g       *Guard
+	w       http.ResponseWriter
+	r       *http.Request
+	start   time.Time
+	key     string // as the client named it
+	id      Key
+	body    *buffer
+	attempt int
+}
+
+// serve is the order of things. Everything before the claim can be repeated
+// without harm; nothing has run until the claim is ours.
+func (q *request) serve(next http.Handler) {
+	running := false
+	defer func() {
+		if !running {
+			q.body.free()
+		}
+	}()
+
+	found, err := q.findKey()
+	if err != nil {
+		q.refuse(err)
+		return
+	}
+	if !found && !q.g.cfg.Require {
+		next.ServeHTTP(q.w, q.r)
+		return
+	}
+	scope, err := q.askScope()
+	if err != nil {
+		q.refuse(err)
+		return
+	}
+	if !found {
+		q.refuse(ErrKeyMissing)
+		return
+	}
+	q.id = NewKey(scope, q.key)
+	if err := q.readBody(); err != nil {
+		q.refuse(err)
+		return
+	}
+	if err := q.checkField(); err != nil {
+		q.refuse(err)
+		return
+	}
+	fp, err := fingerprint(q.r, q.id, q.body)
+	if err != nil {
+		q.refuse(err)
+		return
+	}
+
+	claim := Claim{
+		Key: q.id, Fingerprint: fp, Method: q.r.Method, Path: q.r.URL.Path,
+		Lease: q.g.cfg.Lease, Keep: q.g.cfg.Retention,
+	}
+	rec, claimed, err := q.claim(claim)
+	switch {
+	case err != nil && q.g.cfg.FailOpen && errors.Is(err, ErrUnavailable):
+		q.r.Body = q.body.body()
+		next.ServeHTTP(q.w, q.r)
+		q.log("fail-open", 0, err)
+	case err != nil:
+		q.refuse(err)
+	case claimed:
+		running = true
+		q.run(next, rec)
+	default:
+		q.replay(rec)
+	}
+}
+
+// askScope asks whose key this is, and refuses loudly where nobody can tell.
+func (q *request) askScope() (string, error) {
+	scope, err := q.g.scope(q.r)
+	if err == nil && scope == "" {
+		err = errScopeMissing
+	}
+	if err == nil {
+		return scope, nil
+	}
+	if own := (*ProblemError)(nil); !errors.As(err, &own) {
+		q.g.logger(slog.LevelError, "onceward: no scope for a request with a key: mount the guard inside authentication",
+			"method", q.r.Method, "path", q.r.URL.Path, "error", err)
+	}
+	return "", err
+}
+
+// claim asks for the key until it is ours (claimed; the flight is left open),
+// answered (the record is complete), or the wait is over (an error).
+func (q *request) claim(c Claim) (rec Record, claimed bool, err error) {
+	deadline := time.Now().Add(q.patience())
+	pause := 25 * time.Millisecond
+	for {
+		alone, ok := q.g.flights.enter(q.id)
+		if !ok {
+			return rec, false, fmt.Errorf("%w: the server is shutting down", ErrUnavailable)
+		}
+		rand.Read(c.Token[:])
+		c.TakeOver = alone
+		rec, claimed, err = q.ask(c)
+		if err == nil && claimed {
+			return rec, true, nil
+		}
+		q.g.flights.leave(q.id, false)
+		switch {
+		case err != nil:
+			return rec, false, err
+		case rec.Fingerprint.Version != c.Fingerprint.Version:
+			return rec, false, fmt.Errorf("%w: the record has fingerprint version %d", ErrUnavailable, rec.Fingerprint.Version)
+		case rec.Fingerprint != c.Fingerprint:
+			return rec, false, ErrKeyReused
+		case rec.State == Completed && rec.Response != nil:
+			return rec, false, nil
+		case rec.State != InProgress:
+			return rec, false, fmt.Errorf("%w: the record is in state %v and has no answer", ErrUnavailable, rec.State)
+		}
+		left := time.Until(deadline)
+		if left <= 0 {
+			return rec, false, &busyError{http.StatusConflict, retryAfter(rec.LeaseLeft)}
+		}
+		timer := time.NewTimer(min(left, pause+mrand.N(pause/4)))
+		select {
+		case <-q.g.flights.ended(q.id):
+		case <-timer.C:
+			pause = min(2*pause, time.Second)
+		case <-q.r.Context().Done():
+			timer.Stop()
+			return rec, false, &busyError{http.StatusConflict, retryAfter(rec.LeaseLeft)}
+		}
+		timer.Stop()
+	}
+}
+
+// retryAfter is 2 s, but never past the lease's end.
+func retryAfter(leaseLeft time.Duration) time.Duration {
+	return max(time.Second, min(2*time.Second, leaseLeft))
+}
+
+// patience is how long this request may wait for another's answer.
+func (q *request) patience() time.Duration {
+	most := max(0, q.g.cfg.MaxWait)
+	if q.g.cfg.Wait || isNavigation(q.r) {
+		return most
+	}
+	for _, line := range q.r.Header.Values("Prefer") {
+		for part := range strings.SplitSeq(line, ",") {
+			name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+			if !strings.EqualFold(strings.TrimSpace(name), "wait") {
+				continue
+			}
+			value, _, _ = strings.Cut(value, ";")
+			n, err := strconv.ParseUint(strings.Trim(strings.TrimSpace(value), `"`), 10, 32)
+			if err == nil {
+				return min(most, time.Duration(n)*time.Second)
+			}
+		}
+	}
+	return 0
+}
+
+// ask puts one claim to the store. An error leaves open whether the claim was
+// made, so the same call is repeated under the same token; if that does not
+// help, the claim is given back behind the caller's answer.
+func (q *request) ask(c Claim) (rec Record, claimed bool, err error) {
+	// Not the request's context: a client who hangs up now must not leave a
+	// claim behind that nobody owns.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(q.r.Context()), q.g.cfg.StoreTimeout)
+	defer cancel()
+	for try := range 3 {
+		if try > 0 {
+			select {
+			case <-time.After(time.Duration(try) * 20 * time.Millisecond):
+			case <-ctx.Done():
+			}
+		}
+		rec, claimed, err = q.g.store.Claim(ctx, c)
+		if err == nil {
+			return rec, claimed, nil
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	q.g.giveBack(c.Key, c.Token)
+	return rec, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
+}
+
+// giveBack releases a claim that may have been made without our knowing. It
+// tries until the claim's lease would be over anyway.
+func (g *Guard) giveBack(key Key, tok Token) {
+	g.later(func(ctx context.Context) error { return g.store.Release(ctx, key, tok) }, nil)
+}
+
+// later repeats a store call behind the answer, with growing pauses, for at
+// most one lease. It does nothing when too many such calls are under way.
+func (g *Guard) later(call func(context.Context) error, after func(error)) {
+	select {
+	case g.late <- struct{}{}:
+	default:
+		if after != nil {
+			after(fmt.Errorf("%w: too many store calls are being repeated", ErrUnavailable))
+		}
+		return
+	}
+	g.flights.begin()
+	go func() {
+		defer g.flights.end()
+		defer func() { <-g.late }()
+		end := time.Now().Add(g.cfg.Lease)
+		pause := 50 * time.Millisecond
+		var err error
+		for {
+			err = g.once(call)
+			if err == nil || errors.Is(err, ErrClaimLost) || time.Now().Add(pause).After(end) {
+				break
+			}
+			time.Sleep(pause)
+			pause = min(2*pause, 2*time.Second)
+		}
+		if after != nil {
+			after(err)
+		}
+	}()
+}
+
+// once makes one store call under its own time limit.
+func (g *Guard) once(call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), g.cfg.StoreTimeout)
+	defer cancel()
+	return call(ctx)
+}
+
+// sweep deletes what is absent anyway, now and then.
+func (g *Guard) sweep(ctx context.Context, s Sweeper) {
+	defer close(g.swept)
+	const step = 500
+	for {
+		pause := g.cfg.SweepEvery
+		pause += time.Duration(float64(pause) * (mrand.Float64() - 0.5) / 2)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(pause):
+			}
+			n := 0
+			err := g.once(func(ctx context.Context) (err error) { n, err = s.Sweep(ctx, step); return err })
+			if err != nil {
+				g.logger(slog.LevelWarn, "onceward: sweep failed", "error", err)
+			}
+			if n < step {
+				break
+			}
+			pause = 10 * time.Millisecond // let claims in between two steps
+		}
+	}
+}
+
+func (g *Guard) logger(level slog.Level, msg string, args ...any) {
+	if g.cfg.Logger != nil {
+		g.cfg.Logger.Log(context.Background(), level, msg, args...)
+	}
+}
+
+// log writes the one line of a decision. One grep for the record's id tells
+// its whole story.
+func (q *request) log(outcome string, status int, err error) {
+	l := q.g.cfg.Logger
+	if l == nil {
+		return
+	}
+	level := slog.LevelInfo
+	if status >= 500 || outcome == "claim-lost" || outcome == "unrecorded" {
+		level = slog.LevelWarn
+	}
+	attrs := make([]slog.Attr, 0, 10)
+	if q.id != (Key{}) {
+		attrs = append(attrs, slog.String("record", q.id.RecordID()), slog.String("scope", q.id.ScopeID()))
+	}
+	attrs = append(attrs, slog.String("outcome", outcome), slog.String("method", q.r.Method), slog.String("path", q.r.URL.Path))
+	if status != 0 {
+		attrs = append(attrs, slog.Int("status", status))
+	}
+	ms := float64(time.Since(q.start).Microseconds()) / 1000
+	attrs = append(attrs, slog.Float64("ms", math.Round(ms*100)/100))
+	if q.attempt > 0 {
+		attrs = append(attrs, slog.Int("attempt", q.attempt))
+	}
+	if err != nil {
+		attrs = append(attrs, slog.String("error", err.Error()))
+	}
+	l.LogAttrs(context.WithoutCancel(q.r.Context()), level, "onceward", attrs...)
+}
