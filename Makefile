@@ -1,0 +1,29 @@
+# `make help` lists what there is: each target says what it is for after "##".
+SUITE = go run ./internal/integration/cmd/suite
+
+.DEFAULT_GOAL := help
+.PHONY: help test test-go test-js types lint browsers install
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+test: ## everything, as CI runs it; installs what is missing on Debian
+	@$(SUITE)
+
+test-go: ## go test -race over every module
+	@$(SUITE) go
+
+test-js: ## the scripts' tests that need no browser
+	@$(SUITE) js
+
+types: ## tsc --checkJs over every script
+	@$(SUITE) types
+
+lint: ## gofmt, go vet, staticcheck
+	@$(SUITE) format vet staticcheck
+
+browsers: ## the browser tests whole: every scenario on every engine
+	@ONCEWARD_BROWSERS=all $(SUITE) browsers
+
+install: ## only install what the tests need
+	@$(SUITE) -install

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+)
+
+// runNode runs files, given relative to the root, under node's own test runner,
+// one file at a time.
+func runNode(ctx context.Context, w *workplace, dir string, files []string) (counts, error) {
+	reporter := filepath.Join(w.root, integration, "cmd", "suite", "reporter.mjs")
+	args := append([]string{"--test", "--test-concurrency=1", "--test-reporter=" + reporter, "--test-reporter-destination=stdout"}, files...)
+	n := &nodeReader{out: w.out}
+	err := w.lines(ctx, dir, n.line, "node", args...)
+	c := n.counts
+	if err != nil && c.failed > 0 {
+		err = nil // told already, test by test
+	}
+	if err == nil && c.passed+c.failed+c.skipped == 0 {
+		err = errors.New("no test ran")
+	}
+	return c, err
+}
+
+// nodeEvent is one line of reporter.mjs.
+type nodeEvent struct {
+	// Kind is pass, fail, skip, text (a test's own output) or file (all of a
+	// file's tests have ended).
+	Kind string
+	File string
+	Name string
+	MS   float64
+	Text string
+}
+
+// nodeReader counts tests and prints what somebody has to read.
+type nodeReader struct {
+	out    io.Writer
+	counts counts
+}
+
+func (n *nodeReader) line(line []byte) {
+	var e nodeEvent
+	if err := json.Unmarshal(line, &e); err != nil || e.Kind == "" {
+		fmt.Fprintf(n.out, "%s\n", line)
+		return
+	}
+	switch e.Kind {
+	case "pass":
+		n.counts.passed++
+		// A browser scenario takes its time; the reader sees that it goes on.
+		if e.MS >= 2000 {
+			fmt.Fprintf(n.out, "ok   %s: %s (%.1fs)\n", e.File, e.Name, e.MS/1000)
+		}
+	case "fail":
+		n.counts.failed++
+		fmt.Fprintf(n.out, "FAIL %s: %s (%.1fs)\n%s", e.File, e.Name, e.MS/1000, indent(e.Text))
+	case "skip":
+		n.counts.skipped++
+		fmt.Fprintf(n.out, "SKIP %s: %s (%s)\n", e.File, e.Name, e.Text)
+	case "text":
+		fmt.Fprint(n.out, indent(e.Text))
+	}
+}
