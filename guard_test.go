@@ -1,0 +1,587 @@
+package onceward_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/onceward/onceward"
+	"github.com/onceward/onceward/memstore"
+)
+
+// rig is a guard around a handler, called without a network.
+type rig struct {
+	t     testing.TB
+	guard *onceward.Guard
+	h     http.Handler
+	runs  atomic.Int64 // how often the handler was entered
+}
+
+func newRig(t testing.TB, store onceward.Store, cfg onceward.Config, app http.HandlerFunc) *rig {
+	t.Helper()
+	if store == nil {
+		store = memstore.New(memstore.Config{})
+	}
+	cfg.SweepEvery = -1
+	guard, err := onceward.New(store, byUser, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, guard: guard}
+	r.h = guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		r.runs.Add(1)
+		app(w, req)
+	}))
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := guard.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+func byUser(r *http.Request) (string, error) { return r.Header.Get("X-User"), nil }
+
+// post sends a body under a key as user ann. Pairs of header names and values
+// follow.
+func (r *rig) post(key, body string, header ...string) *httptest.ResponseRecorder {
+	return r.do(request(key, body, header...))
+}
+
+func request(key, body string, header ...string) *http.Request {
+	req := httptest.NewRequest("POST", "/orders", strings.NewReader(body))
+	req.Header.Set("X-User", "ann")
+	req.Header.Set("Content-Type", "application/json")
+	if key != "" {
+		req.Header.Set("Idempotency-Key", key)
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	return req
+}
+
+func (r *rig) do(req *http.Request) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	r.h.ServeHTTP(w, req)
+	return w
+}
+
+// want checks an answer's status and the start of its Idempotency-Status.
+func want(t testing.TB, w *httptest.ResponseRecorder, status int, token string) {
+	t.Helper()
+	got := w.Header().Get("Idempotency-Status")
+	if w.Code != status || got != token && !strings.HasPrefix(got, token+";") || (token == "") != (got == "") {
+		t.Fatalf("got %d with Idempotency-Status %q, want %d with %q; body %q", w.Code, got, status, token, w.Body)
+	}
+}
+
+func (r *rig) wantRuns(n int64) {
+	r.t.Helper()
+	if got := r.runs.Load(); got != n {
+		r.t.Fatalf("the handler ran %d times, want %d", got, n)
+	}
+}
+
+func created(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	w.Header().Set("Location", "/orders/1")
+	w.Header().Add("Link", "</a>; rel=a")
+	w.Header().Add("Link", "</b,c>; rel=\"b\"")
+	w.WriteHeader(http.StatusCreated)
+	_, _ = w.Write(append([]byte("made "), body...))
+}
+
+func TestARepeatGetsTheStoredAnswerAndRunsNothing(t *testing.T) { // S18, S23, B041, B049, B052, B058
+	r := newRig(t, nil, onceward.Config{}, created)
+	first := r.post("key-abc-123", "x")
+	want(t, first, 201, "executed")
+	if first.Header().Get("Idempotency-Replayed") != "" {
+		t.Error("the first answer calls itself a replay")
+	}
+	second := r.post("key-abc-123", "x")
+	want(t, second, 201, "replayed")
+	if second.Header().Get("Idempotency-Replayed") != "1" {
+		t.Error("the replay is not marked")
+	}
+	if first.Body.String() != second.Body.String() || first.Body.String() != "made x" {
+		t.Errorf("bodies differ: %q, %q", first.Body, second.Body)
+	}
+	if got := second.Header()["Link"]; len(got) != 2 || got[1] != "</b,c>; rel=\"b\"" {
+		t.Errorf("header lines differ: %q", got)
+	}
+	if got, want := second.Header().Get("Idempotency-Status"), `replayed;key="key-abc-123"`; got != want {
+		t.Errorf("status %q, want %q", got, want)
+	}
+	r.wantRuns(1)
+}
+
+func TestAnotherRequestUnderTheSameKeyIsRefusedAndChangesNothing(t *testing.T) { // S29, R6, B055, B079
+	r := newRig(t, nil, onceward.Config{}, created)
+	want(t, r.post("k", "A"), 201, "executed")
+	want(t, r.post("k", "B"), 422, "key-reused")
+	for _, change := range []func(*http.Request){
+		func(r *http.Request) { r.Method = "PUT" },
+		func(r *http.Request) { r.URL.Path = "/other" },
+		func(r *http.Request) { r.URL.RawQuery = "q=1" },
+		func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") },
+	} {
+		req := request("k", "A")
+		change(req)
+		want(t, r.do(req), 422, "key-reused")
+	}
+	want(t, r.post("k", "A"), 201, "replayed")
+	r.wantRuns(1)
+}
+
+func TestAnotherScopeIsAnotherRecord(t *testing.T) { // S26, B077
+	r := newRig(t, nil, onceward.Config{}, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "for "+r.Header.Get("X-User"))
+	})
+	want(t, r.post("k", ""), 200, "executed")
+	w := r.post("k", "", "X-User", "bob")
+	want(t, w, 200, "executed")
+	if w.Body.String() != "for bob" {
+		t.Errorf("bob got %q", w.Body)
+	}
+}
+
+func TestAnEmptyScopeFailsLoudlyAndRunsNothing(t *testing.T) { // S32, R13
+	var log strings.Builder
+	r := newRig(t, nil, onceward.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, created)
+	want(t, r.post("k", "", "X-User", ""), 500, "")
+	r.wantRuns(0)
+	if !strings.Contains(log.String(), "inside authentication") || !strings.Contains(log.String(), "level=ERROR") {
+		t.Errorf("the log does not say what is wrong: %s", log.String())
+	}
+	want(t, r.post("", "", "X-User", ""), 201, "") // no key: the scope is nobody's business
+}
+
+func TestAScopeFunctionCanRefuseInItsOwnWords(t *testing.T) {
+	guard, err := onceward.New(memstore.New(memstore.Config{}), func(*http.Request) (string, error) {
+		return "", &onceward.ProblemError{Status: 412, Type: "urn:x:owner", Header: http.Header{"Outbox-Status": {"owner"}}}
+	}, onceward.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer guard.Close(context.Background())
+	w := httptest.NewRecorder()
+	guard.Handler(http.HandlerFunc(created)).ServeHTTP(w, request("k", ""))
+	want(t, w, 412, "")
+	if w.Header().Get("Outbox-Status") != "owner" || !strings.Contains(w.Body.String(), "urn:x:owner") {
+		t.Errorf("header %v, body %q", w.Header(), w.Body)
+	}
+}
+
+func TestRequestsWithoutAKeyPassUntouchedUnlessOneIsRequired(t *testing.T) { // B053
+	r := newRig(t, nil, onceward.Config{}, created)
+	for range 2 {
+		want(t, r.post("", "x"), 201, "")
+	}
+	form := request("", "a=1&b=2", "Content-Type", "application/x-www-form-urlencoded")
+	if w := r.do(form); w.Body.String() != "made a=1&b=2" {
+		t.Errorf("a form without a key reached the handler as %q", w.Body)
+	}
+	r.wantRuns(3)
+	strict := newRig(t, nil, onceward.Config{Require: true}, created)
+	want(t, strict.post("", "x"), 400, "key-missing")
+	req := request("", "")
+	req.Method = "GET"
+	want(t, strict.do(req), 201, "")
+}
+
+func TestAHandlersFailureFreesTheKey(t *testing.T) { // S27, R1, R10, B029, B043
+	for _, status := range []int{500, 502, 503, 401, 403, 407, 408, 421, 423, 425, 429, 307, 308} {
+		fail := true
+		r := newRig(t, nil, onceward.Config{}, func(w http.ResponseWriter, r *http.Request) {
+			if fail {
+				w.WriteHeader(status)
+			}
+		})
+		want(t, r.post("k", ""), status, "released")
+		fail = false
+		w := r.post("k", "")
+		want(t, w, 200, "executed")
+		if w.Header().Get("Idempotency-Replayed") != "" {
+			t.Errorf("after %d: a real run calls itself a replay", status)
+		}
+		r.wantRuns(2)
+	}
+}
+
+func TestFinalAnswersAreKept(t *testing.T) { // B041
+	for _, status := range []int{200, 201, 202, 204, 301, 302, 303, 400, 404, 406, 409, 410, 412, 413, 422} {
+		r := newRig(t, nil, onceward.Config{}, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(status) })
+		want(t, r.post("k", ""), status, "executed")
+		want(t, r.post("k", ""), status, "replayed")
+		r.wantRuns(1)
+	}
+}
+
+func TestAPanicFreesTheKeyAndGoesOn(t *testing.T) { // R1, B029
+	boom := true
+	r := newRig(t, nil, onceward.Config{}, func(w http.ResponseWriter, r *http.Request) {
+		if boom {
+			_, _ = io.WriteString(w, "half")
+			panic("boom")
+		}
+	})
+	func() {
+		defer func() {
+			if v := recover(); v != "boom" {
+				t.Errorf("recovered %v, want the handler's own panic", v)
+			}
+		}()
+		r.post("k", "")
+		t.Error("the panic was swallowed")
+	}()
+	boom = false
+	want(t, r.post("k", ""), 200, "executed")
+}
+
+func TestASecondRequestWhileTheFirstRunsGets409OrWaits(t *testing.T) { // S24, B008, B028
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		r := newRig(t, nil, onceward.Config{}, func(w http.ResponseWriter, req *http.Request) {
+			<-release
+			created(w, req)
+		})
+		first := make(chan *httptest.ResponseRecorder, 1)
+		go func() { first <- r.post("k", "x") }()
+		synctest.Wait()
+		busy := r.post("k", "x")
+		want(t, busy, 409, "in-progress")
+		if got := busy.Header().Get("Retry-After"); got != "2" {
+			t.Errorf("Retry-After %q, want 2", got)
+		}
+		if ct := busy.Header().Get("Content-Type"); ct != "application/problem+json" || !strings.Contains(busy.Body.String(), `"urn:onceward:problem:in-progress"`) {
+			t.Errorf("%s: %s", ct, busy.Body)
+		}
+		want(t, r.post("k", "other"), 422, "key-reused") // the mismatch is told first
+
+		start := time.Now()
+		want(t, r.post("k", "x", "Prefer", "respond-async, wait=3"), 409, "in-progress")
+		if got := time.Since(start); got < 3*time.Second || got > 4*time.Second {
+			t.Errorf("Prefer: wait=3 waited %v", got)
+		}
+		start = time.Now()
+		page := r.post("k", "x", "Sec-Fetch-Mode", "navigate", "Accept-Language", "ru")
+		want(t, page, 409, "in-progress")
+		if got := time.Since(start); got != 10*time.Second {
+			t.Errorf("a navigation waited %v, want MaxWait", got)
+		}
+		if !strings.Contains(page.Body.String(), `lang="ru"`) {
+			t.Errorf("a navigation got %q", page.Body)
+		}
+
+		waiter := make(chan *httptest.ResponseRecorder, 8)
+		for range 8 {
+			go func() { waiter <- r.post("k", "x", "Prefer", "wait=9") }()
+		}
+		synctest.Wait()
+		start = time.Now()
+		close(release)
+		want(t, <-first, 201, "executed")
+		for range 8 {
+			want(t, <-waiter, 201, "replayed")
+		}
+		if got := time.Since(start); got != 0 {
+			t.Errorf("waiters were polled for %v instead of woken", got)
+		}
+		r.wantRuns(1)
+	})
+}
+
+func TestAWaiterRunsTheRequestItselfWhenTheFirstFails(t *testing.T) { // B019, B056
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		var n atomic.Int64
+		r := newRig(t, nil, onceward.Config{Wait: true}, func(w http.ResponseWriter, req *http.Request) {
+			if n.Add(1) == 1 {
+				<-release
+				w.WriteHeader(500)
+			}
+		})
+		answers := make(chan *httptest.ResponseRecorder, 2)
+		go func() { answers <- r.post("k", "x") }()
+		synctest.Wait()
+		go func() { answers <- r.post("k", "x") }()
+		synctest.Wait()
+		close(release)
+		want(t, <-answers, 500, "released")
+		want(t, <-answers, 200, "executed")
+	})
+}
+
+func TestTheHandlerRunsToItsEndWhenTheClientIsGone(t *testing.T) { // B034, B035
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil, onceward.Config{}, func(w http.ResponseWriter, req *http.Request) {
+			time.Sleep(3 * time.Second)
+			if err := req.Context().Err(); err != nil {
+				t.Errorf("the handler's context ended with its client: %v", err)
+			}
+			created(w, req)
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		r.do(request("k", "x").WithContext(ctx))
+		want(t, r.post("k", "x"), 201, "replayed")
+	})
+}
+
+func TestPastMaxRuntimeTheClientIsToldAndNoSecondCopyStarts(t *testing.T) { // B031
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		r := newRig(t, nil, onceward.Config{MaxRuntime: 5 * time.Second, Lease: 3 * time.Second}, func(w http.ResponseWriter, req *http.Request) {
+			if _, ok := req.Context().Deadline(); !ok {
+				t.Error("the handler cannot see its deadline")
+			}
+			select {
+			case <-release:
+				return // the second run
+			default:
+			}
+			<-release // a handler that does not obey its context
+			if req.Context().Err() == nil {
+				t.Error("the context was not cancelled")
+			}
+			if _, err := io.WriteString(w, "late"); !errors.Is(err, http.ErrHandlerTimeout) {
+				t.Errorf("a late write: %v", err)
+			}
+		})
+		w := r.post("k", "x")
+		want(t, w, 503, "in-progress")
+		time.Sleep(time.Minute) // many leases later
+		want(t, r.post("k", "x"), 409, "in-progress")
+		r.wantRuns(1)
+		close(release)
+		synctest.Wait()
+		w = r.post("k", "x") // free again
+		want(t, w, 200, "executed")
+		r.wantRuns(2)
+	})
+}
+
+func TestAHandlerThatObeysItsContextAndWritesNothingIsNoEmpty200(t *testing.T) { // design: an empty 200 is never stored
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil, onceward.Config{CancelWithClient: true}, func(w http.ResponseWriter, req *http.Request) {
+			<-req.Context().Done()
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		want(t, r.do(request("k", "x").WithContext(ctx)), 409, "in-progress")
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		want(t, r.do(request("k", "x").WithContext(ctx)), 409, "in-progress")
+		r.wantRuns(2) // it was released, not stored
+	})
+}
+
+func TestALostClaimCancelsTheHandlerAndAnAnswerAlreadyMadeIsStillSent(t *testing.T) { // R5, B020
+	synctest.Test(t, func(t *testing.T) {
+		store := &faulty{Store: memstore.New(memstore.Config{})}
+		store.extend = func() error { return onceward.ErrClaimLost }
+		silent := true
+		r := newRig(t, store, onceward.Config{Lease: 3 * time.Second}, func(w http.ResponseWriter, req *http.Request) {
+			<-req.Context().Done()
+			if cause := context.Cause(req.Context()); !errors.Is(cause, onceward.ErrClaimLost) {
+				t.Errorf("cause %v", cause)
+			}
+			if !silent {
+				w.WriteHeader(201)
+			}
+		})
+		want(t, r.post("k1", "x"), 409, "in-progress")
+		silent = false
+		w := r.post("k2", "x")
+		want(t, w, 201, "executed;unrecorded")
+		want(t, r.post("k2", "x"), 409, "in-progress") // its claim was not released
+	})
+}
+
+// faulty is a store whose calls can be made to fail.
+type faulty struct {
+	onceward.Store
+	mu                               sync.Mutex
+	claim, extend, complete, release func() error
+}
+
+func (f *faulty) fail(call func() error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if call == nil {
+		return nil
+	}
+	return call()
+}
+
+func (f *faulty) Claim(ctx context.Context, c onceward.Claim) (onceward.Record, bool, error) {
+	if err := f.fail(f.claim); err != nil {
+		return onceward.Record{}, false, err
+	}
+	return f.Store.Claim(ctx, c)
+}
+
+func (f *faulty) Extend(ctx context.Context, k onceward.Key, tok onceward.Token, lease time.Duration, hold bool) error {
+	if err := f.fail(f.extend); err != nil {
+		return err
+	}
+	return f.Store.Extend(ctx, k, tok, lease, hold)
+}
+
+func (f *faulty) Complete(ctx context.Context, k onceward.Key, tok onceward.Token, resp *onceward.Response, retain time.Duration) error {
+	if err := f.fail(f.complete); err != nil {
+		return err
+	}
+	return f.Store.Complete(ctx, k, tok, resp, retain)
+}
+
+func (f *faulty) Release(ctx context.Context, k onceward.Key, tok onceward.Token) error {
+	if err := f.fail(f.release); err != nil {
+		return err
+	}
+	return f.Store.Release(ctx, k, tok)
+}
+
+// failing returns a call that fails n times.
+func failing(n int) func() error {
+	return func() error {
+		if n--; n >= 0 {
+			return errors.New("the store is down")
+		}
+		return nil
+	}
+}
+
+func TestAStoreThatCannotBeReachedMeans503AndNothingRan(t *testing.T) { // B097 (a)
+	synctest.Test(t, func(t *testing.T) {
+		store := &faulty{Store: memstore.New(memstore.Config{}), claim: failing(3)}
+		r := newRig(t, store, onceward.Config{}, created)
+		w := r.post("k", "x")
+		want(t, w, 503, "unavailable")
+		if w.Header().Get("Retry-After") == "" {
+			t.Error("no Retry-After")
+		}
+		r.wantRuns(0)
+		want(t, r.post("k", "x"), 201, "executed")
+		store.claim = failing(2) // a short hiccup is not the client's affair
+		want(t, r.post("k2", "x"), 201, "executed")
+		store.claim = failing(3)
+		open := newRig(t, store, onceward.Config{FailOpen: true}, created)
+		want(t, open.post("k3", "x"), 201, "")
+	})
+}
+
+func TestAClaimMadeInSpiteOfAnErrorIsGivenBack(t *testing.T) { // gateway-check S1
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New(memstore.Config{})
+		store := &lostAnswers{Store: mem, lose: 1 << 30}
+		r := newRig(t, store, onceward.Config{}, created)
+		want(t, r.post("k", "x"), 503, "unavailable")
+		synctest.Wait()
+		store.lose = 0
+		want(t, r.post("k", "x"), 201, "executed") // at once, not after a lease
+		store.lose = 1                             // the claim is made, its answer is lost: the same token finds it
+		want(t, r.post("k2", "x"), 201, "executed")
+		r.wantRuns(2)
+	})
+}
+
+// lostAnswers makes claims and loses the answers of the next few.
+type lostAnswers struct {
+	onceward.Store
+	lose int
+}
+
+func (l *lostAnswers) Claim(ctx context.Context, c onceward.Claim) (onceward.Record, bool, error) {
+	rec, claimed, err := l.Store.Claim(ctx, c)
+	if l.lose > 0 {
+		l.lose--
+		return onceward.Record{}, false, errors.New("connection reset")
+	}
+	return rec, claimed, err
+}
+
+func TestAnAnswerThatCannotBeRecordedIsSentAndRecordedLater(t *testing.T) { // B097 (b)
+	synctest.Test(t, func(t *testing.T) {
+		store := &faulty{Store: memstore.New(memstore.Config{}), complete: failing(3)}
+		r := newRig(t, store, onceward.Config{}, created)
+		want(t, r.post("k", "x"), 201, "executed;unrecorded")
+		want(t, r.post("k", "x"), 409, "in-progress") // never released: the work is done
+		time.Sleep(5 * time.Second)
+		want(t, r.post("k", "x"), 201, "replayed")
+		r.wantRuns(1)
+	})
+}
+
+func TestCloseWaitsForWhatRunsAndRefusesNewWork(t *testing.T) { // S48
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		r := newRig(t, nil, onceward.Config{}, func(w http.ResponseWriter, req *http.Request) { <-release })
+		first := make(chan *httptest.ResponseRecorder, 1)
+		go func() { first <- r.post("k", "x") }()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := r.guard.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Close did not wait: %v", err)
+		}
+		want(t, r.post("k2", "x"), 503, "unavailable")
+		close(release)
+		want(t, <-first, 200, "executed")
+		if err := r.guard.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestEveryDecisionIsOneLogLineWithTheRecordsID(t *testing.T) { // S70
+	var log strings.Builder
+	r := newRig(t, nil, onceward.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, created)
+	r.post("secret-key", "x")
+	r.post("secret-key", "x")
+	r.post("secret-key", "y")
+	id := onceward.NewKey("ann", "secret-key").RecordID()
+	if n := strings.Count(log.String(), "record="+id); n != 3 {
+		t.Errorf("%d lines name the record, want 3:\n%s", n, &log)
+	}
+	for _, outcome := range []string{"executed", "replayed", "key-reused"} {
+		if !strings.Contains(log.String(), "outcome="+outcome) {
+			t.Errorf("no line says %s", outcome)
+		}
+	}
+	if strings.Contains(log.String(), "secret-key") {
+		t.Error("the log has the raw key")
+	}
+}
+
+func TestConfigNamesTheFieldThatIsWrong(t *testing.T) {
+	for field, cfg := range map[string]onceward.Config{
+		"Lease":      {Lease: -1},
+		"MaxRequest": {MaxRequest: -1},
+		"Methods":    {Methods: []string{"GET"}},
+		"Header":     {Header: "no header"},
+	} {
+		_, err := onceward.New(memstore.New(memstore.Config{}), onceward.Unscoped, cfg)
+		if err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("Config.%s: %v", field, err)
+		}
+	}
+	if _, err := onceward.New(nil, onceward.Unscoped, onceward.Config{}); err == nil {
+		t.Error("a guard without a store was made")
+	}
+	if _, err := onceward.New(memstore.New(memstore.Config{}), nil, onceward.Config{}); err == nil {
+		t.Error("a guard without a scope was made")
+	}
+}
