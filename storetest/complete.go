@@ -1,0 +1,321 @@
+package storetest
+
+import (
+	"context"
+	"time"
+
+	"github.com/onceward/onceward"
+)
+
+var completeCases = []Case{
+	{
+		Name:    "LateOwnerMayComplete",
+		Explain: "work that took longer than its lease and was not displaced is done: refusing its answer makes it run again",
+		run: func(e *env) {
+			c := claimOf(token(1))
+			e.abandoned(c)
+			e.want(nil, e.store.Complete(e.ctx, c.Key, c.Token, answer("late"), long), "Complete after the lease, by an owner whom nobody displaced")
+		},
+	},
+	{
+		Name:    "CompleteNeedsTheToken",
+		Explain: "an answer under another token is somebody else's: stored, it is replayed to the wrong request",
+		run: func(e *env) {
+			c := claimOf(token(1))
+			e.mustClaim(c, "the first claim")
+			e.want(onceward.ErrClaimLost, e.store.Complete(e.ctx, c.Key, token(9), answer("strange"), long), "Complete under another token")
+			e.mustComplete(c, answer("done"))
+			e.mustReplay(claimOf(token(2)), "done", "the next claim")
+		},
+	},
+	{
+		Name:    "DisplacedOwnerCannotComplete",
+		Explain: "a worker that outlived its lease and was displaced must not overwrite its successor (fencing)",
+		run: func(e *env) {
+			old, owner := e.displaced()
+			e.want(onceward.ErrClaimLost, e.store.Complete(e.ctx, old.Key, old.Token, answer("old"), long), "Complete by the displaced owner")
+			e.mustComplete(owner, answer("new"))
+			e.mustReplay(claimOf(token(3)), "new", "the next claim")
+		},
+	},
+	{
+		Name:    "CompleteOfAbsentIsLost",
+		Explain: "an answer to a key that nobody holds must not appear from nowhere: the claim was lost",
+		run: func(e *env) {
+			c := claimOf(token(1))
+			e.want(onceward.ErrClaimLost, e.store.Complete(e.ctx, c.Key, c.Token, answer("done"), long), "Complete of an absent key")
+			e.mustClaim(claimOf(token(2)), "a claim after it")
+		},
+	},
+	{
+		Name:    "RepeatedCompleteIsNil",
+		Explain: "after a lost confirmation the guard repeats Complete: it is done, not lost",
+		run: func(e *env) {
+			c := claimOf(token(1))
+			e.mustClaim(c, "the first claim")
+			e.mustComplete(c, answer("done"))
+			e.want(nil, e.store.Complete(e.ctx, c.Key, c.Token, answer("done"), long), "the same Complete again")
+		},
+	},
+	{
+		Name:    "RepeatedCompleteChangesNothing",
+		Explain: "an answer that may have been replayed already must stay the one that everybody gets",
+		run: func(e *env) {
+			c := claimOf(token(1))
+			e.mustClaim(c, "the first claim")
+			e.mustComplete(c, answer("first"))
+			if err := e.store.Complete(e.ctx, c.Key, c.Token, answer("second"), long); err != nil {
+				e.Logf("the repeated Complete: %v", err) // another case's subject
+			}
+			e.mustReplay(claimOf(token(2)), "first", "the next claim")
+		},
+	},
+	{
+		Name:    "StrangerCannotCompleteTwice",
+		Explain: "whoever completes a key that another token completed must learn that the claim was lost",
+		run: func(e *env) {
+			c := claimOf(token(1))
+			e.mustClaim(c, "the first claim")
+			e.mustComplete(c, answer("done"))
+			e.want(onceward.ErrClaimLost, e.store.Complete(e.ctx, c.Key, token(9), answer("strange"), long), "Complete of a completed key under another token")
+			e.mustReplay(claimOf(token(2)), "done", "the next claim")
+		},
+	},
+	{
+		Name:    "EndedContextIsHonest",
+		Explain: "a call whose context has ended says so or has done its work: a nil for nothing loses an answer, a wrong ErrClaimLost kills good work",
+		run: func(e *env) {
+			ended, cancel := context.WithCancel(e.ctx)
+			cancel()
+			c := claimOf(token(1))
+			if _, claimed, err := e.store.Claim(ended, c); err == nil && !claimed {
+				e.Errorf("Claim of an absent key under an ended context: not claimed and no error")
+			}
+			e.mustClaim(c, "the same claim under a live context")
+			if err := e.store.Extend(ended, c.Key, c.Token, long, false); is(err, onceward.ErrClaimLost) {
+				e.Errorf("Extend by the owner under an ended context: %v", err)
+			}
+			if err := e.store.Complete(ended, c.Key, c.Token, answer("done"), long); is(err, onceward.ErrClaimLost) {
+				e.Errorf("Complete by the owner under an ended context: %v", err)
+			} else if err == nil {
+				e.mustReplay(claimOf(token(2)), "done", "Complete under an ended context said nil")
+			}
+			e.want(nil, e.store.Complete(e.ctx, c.Key, c.Token, answer("done"), long), "Complete under a live context")
+			e.mustReplay(claimOf(token(3)), "done", "the next claim")
+		},
+	},
+}
+
+var releaseCases = []Case{
+	{
+		Name:    "ReleasedKeyIsAbsent",
+		Explain: "after a failure that is not kept the key is as if it had never been used: a corrected request may use it (B044)",
+		run: func(e *env) {
+			c := claimOf(token(1))
+			first := e.mustClaim(c, "the first claim")
+			e.want(nil, e.store.Release(e.ctx, c.Key, c.Token), "Release by the owner")
+			next := claimOf(token(2))
+			next.Fingerprint = fingerprint("another payload")
+			if rec := e.mustClaim(next, "another payload after Release"); rec.Attempt != first.Attempt || rec.Fingerprint != next.Fingerprint {
+				e.Errorf("attempt %d, fingerprint %x; want a fresh claim", rec.Attempt, rec.Fingerprint.Sum[:4])
+			}
+		},
+	},
+	{
+		Name:    "ReleaseNeedsTheToken",
+		Explain: "released by key alone, a live claim is opened for a second copy of its work (B020)",
+		run: func(e *env) {
+			c := claimOf(token(1))
+			e.mustClaim(c, "the first claim")
+			e.want(nil, e.store.Release(e.ctx, c.Key, token(9)), "Release under another token")
+			e.mustReport(claimOf(token(2)), "a claim after it")
+		},
+	},
+	{
+		Name:    "DisplacedOwnerCannotRelease",
+		Explain: "the old owner's late Release must not free its successor's claim (B020)",
+		run: func(e *env) {
+			old, _ := e.displaced()
+			e.want(nil, e.store.Release(e.ctx, old.Key, old.Token), "Release by the displaced owner")
+			e.mustReport(claimOf(token(3)), "a claim after it")
+		},
+	},
+	{
+		Name:    "ReleaseOfCompletedIsNoChange",
+		Explain: "a release on its way when the answer was stored must not delete it: the work would run again (B037)",
+		run: func(e *env) {
+			c := claimOf(token(1))
+			e.mustClaim(c, "the first claim")
+			e.mustComplete(c, answer("done"))
+			e.want(nil, e.store.Release(e.ctx, c.Key, c.Token), "Release after Complete")
+			e.mustReplay(claimOf(token(2)), "done", "the next claim")
+		},
+	},
+	{
+		Name:    "ReleaseOfAbsentIsNil",
+		Explain: "a repeated Release has what it wants; an error would be retried for ever",
+		run: func(e *env) {
+			c := claimOf(token(1))
+			e.want(nil, e.store.Release(e.ctx, c.Key, c.Token), "Release of a key never claimed")
+			e.mustClaim(c, "the first claim")
+			for range 2 {
+				e.want(nil, e.store.Release(e.ctx, c.Key, c.Token), "Release by the owner")
+			}
+		},
+	},
+}
+
+var expiryCases = []Case{
+	{
+		Name:    "RetentionIsJudgedOnRead",
+		Explain: "an answer past its retention is gone whether or not a sweeper has run: nothing may depend on the sweep",
+		run: func(e *env) {
+			c := claimOf(token(1))
+			c.Lease = e.unit
+			first := e.mustClaim(c, "the first claim")
+			e.want(nil, e.store.Complete(e.ctx, c.Key, c.Token, answer("done"), e.unit), "Complete by the owner")
+			e.pass(2)
+			next := claimOf(token(2))
+			next.Fingerprint = fingerprint("another payload")
+			rec := e.mustClaim(next, "after the retention")
+			if rec.State != onceward.InProgress || rec.Response != nil || rec.Attempt != first.Attempt {
+				e.Errorf("state %v, attempt %d, response %v; want a fresh claim", rec.State, rec.Attempt, rec.Response)
+			}
+		},
+	},
+	{
+		Name:    "LeaseIsNotRetention",
+		Explain: "lease and retention are two settings: an answer that goes with its lease is work that runs twice (B029)",
+		run: func(e *env) {
+			c := claimOf(token(1))
+			c.Lease = e.unit
+			e.mustClaim(c, "the first claim")
+			e.mustComplete(c, answer("done"))
+			e.pass(3)
+			e.mustReplay(claimOf(token(2)), "done", "after the lease, within the retention")
+		},
+	},
+	{
+		Name:    "RetentionCountsFromCompletion",
+		Explain: "long work must not eat up the time in which its answer can be asked for",
+		run: func(e *env) {
+			c := claimOf(token(1))
+			e.mustClaim(c, "the first claim")
+			e.pass(27)
+			e.want(nil, e.store.Complete(e.ctx, c.Key, c.Token, answer("done"), 25*e.unit), "Complete by the owner")
+			e.mustReplay(claimOf(token(2)), "done", "just after completion")
+		},
+	},
+	{
+		Name:    "ZeroRetentionKeepsNothing",
+		Explain: "zero and less are values: read as \"not set\" they keep an answer that should be gone (B032)",
+		run: func(e *env) {
+			for i, retain := range []time.Duration{0, -time.Minute} {
+				c := claimOf(token(i))
+				c.Key = onceward.NewKey("user-1", retain.String())
+				e.mustClaim(c, "the first claim")
+				e.want(nil, e.store.Complete(e.ctx, c.Key, c.Token, answer("done"), retain), "Complete by the owner")
+				c.Token = token(100 + i)
+				e.mustClaim(c, "after a retention of "+retain.String())
+			}
+		},
+	},
+	{
+		Name:    "AbandonedClaimEndsAfterKeep",
+		Explain: "a key whose worker died does not stay taken for ever, even for a request that may not take over",
+		run: func(e *env) {
+			c := claimOf(token(1))
+			c.Keep = e.unit
+			first := e.abandoned(c)
+			e.pass(2)
+			next := claimOf(token(2))
+			next.Fingerprint = fingerprint("another payload")
+			if rec := e.mustClaim(next, "after lease and Keep"); rec.Attempt != first.Attempt {
+				e.Errorf("attempt %d, want %d: the key was absent", rec.Attempt, first.Attempt)
+			}
+		},
+	},
+	{
+		Name:    "NegativeKeepIsForever",
+		Explain: "where a second run is forbidden the abandoned claim must stay until a person decides",
+		run: func(e *env) {
+			c := claimOf(token(1))
+			c.Keep = -1
+			e.abandoned(c)
+			e.pass(3)
+			other := claimOf(token(2))
+			other.Fingerprint = fingerprint("another payload")
+			e.mustReport(other, "long after the lease of a claim with a negative Keep")
+		},
+	},
+	{
+		Name:    "ExtendMovesKeep",
+		Explain: "Keep counts from the lease's end, and renewing moves that end: a live worker's key must not vanish",
+		run: func(e *env) {
+			c := claimOf(token(1))
+			c.Lease, c.Keep = e.unit, e.unit
+			e.mustClaim(c, "the first claim")
+			e.want(nil, e.store.Extend(e.ctx, c.Key, c.Token, long, false), "Extend by the owner")
+			e.pass(4)
+			other := claimOf(token(2))
+			other.Fingerprint = fingerprint("another payload")
+			e.mustReport(other, "within a renewed lease, after the first lease and Keep")
+		},
+	},
+	{
+		Name:    "AbsentOwnerCannotComplete",
+		Explain: "past its Keep the key is absent, swept or not: the owner is told that the claim is lost",
+		run: func(e *env) {
+			c := claimOf(token(1))
+			c.Keep = e.unit
+			e.abandoned(c)
+			e.pass(2)
+			e.want(onceward.ErrClaimLost, e.store.Complete(e.ctx, c.Key, c.Token, answer("late"), long), "Complete after lease and Keep")
+		},
+	},
+	{
+		Name:    "AbsentOwnerCannotExtend",
+		Explain: "past its Keep the key is absent, swept or not: a renewal must not bring it back",
+		run: func(e *env) {
+			c := claimOf(token(1))
+			c.Keep = e.unit
+			e.abandoned(c)
+			e.pass(2)
+			e.want(onceward.ErrClaimLost, e.store.Extend(e.ctx, c.Key, c.Token, long, false), "Extend after lease and Keep")
+		},
+	},
+	{
+		Name:    "AgeCountsFromTheFirstClaim",
+		Explain: "the oldest claim is what people watch; a take-over must not make it look young",
+		run: func(e *env) {
+			begin := time.Now()
+			c := claimOf(token(1))
+			if rec := e.mustClaim(c, "the first claim"); rec.Age < 0 || rec.Age > time.Since(begin)+e.unit {
+				e.Errorf("Age is %v just after the claim", rec.Age)
+			}
+			e.pass(3)
+			e.want(nil, e.store.Extend(e.ctx, c.Key, c.Token, 0, false), "Extend by zero")
+			c = claimOf(token(2))
+			c.TakeOver = true
+			rec, _ := e.claim(c)
+			if elapsed := time.Since(begin); rec.Age < 2*e.unit || rec.Age > elapsed+e.unit {
+				e.Errorf("Age is %v, %v after the first claim", rec.Age, elapsed)
+			}
+		},
+	},
+	{
+		Name:    "AgeCountsFromCompletion",
+		Explain: "the guard tells an expired answer by its age since completion",
+		run: func(e *env) {
+			c := claimOf(token(1))
+			e.mustClaim(c, "the first claim")
+			e.pass(20)
+			begin := time.Now()
+			e.mustComplete(c, answer("done"))
+			rec, _ := e.claim(claimOf(token(2)))
+			if elapsed := time.Since(begin); rec.Age < 0 || rec.Age > elapsed+e.unit {
+				e.Errorf("Age is %v, %v after completion", rec.Age, elapsed)
+			}
+		},
+	},
+}

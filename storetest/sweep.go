@@ -1,0 +1,105 @@
+package storetest
+
+import (
+	"strconv"
+
+	"github.com/onceward/onceward"
+)
+
+// sweep calls Sweep, or fails the case if the store cannot.
+func (e *env) sweep(limit int) int {
+	e.Helper()
+	s, ok := e.store.(onceward.Sweeper)
+	if !ok {
+		e.Fatalf("%T is no onceward.Sweeper; a store that cannot sweep says so with Config.NoSweeper", e.store)
+	}
+	n, err := s.Sweep(e.ctx, limit)
+	if err != nil {
+		e.Fatalf("Sweep: %v", err)
+	}
+	return n
+}
+
+// expire leaves completed records whose retention is over.
+func (e *env) expire(n int) {
+	e.Helper()
+	for i := range n {
+		c := claimOf(token(i))
+		c.Key = onceward.NewKey("user-1", "expired-"+strconv.Itoa(i))
+		e.mustClaim(c, "the first claim")
+		e.want(nil, e.store.Complete(e.ctx, c.Key, c.Token, answer("done"), e.unit), "Complete by the owner")
+	}
+	e.pass(2)
+}
+
+var sweepCases = []Case{
+	{
+		Name:    "SweepDeletesWhatIsAbsent",
+		Explain: "without it the table grows with every tap for ever (B025)",
+		sweeps:  true,
+		run: func(e *env) {
+			for i := range 2 {
+				c := claimOf(token(i))
+				c.Key = onceward.NewKey("user-1", "abandoned-"+strconv.Itoa(i))
+				c.Lease, c.Keep = e.unit, e.unit
+				e.mustClaim(c, "the first claim")
+			}
+			e.pass(2)
+			e.expire(3)
+			if n := e.sweep(100); n != 5 {
+				e.Errorf("Sweep deleted %d records, want 5: 2 abandoned, 3 answered", n)
+			}
+			if n := e.sweep(100); n != 0 {
+				e.Errorf("the second Sweep deleted %d records, want 0", n)
+			}
+		},
+	},
+	{
+		Name:    "SweepKeepsTheLiving",
+		Explain: "a sweep that deletes a claim, a held one or an answer makes the work run again",
+		sweeps:  true,
+		run: func(e *env) {
+			claims := map[string]onceward.Claim{}
+			for i, name := range []string{"running", "abandoned", "held", "answered"} {
+				c := claimOf(token(i))
+				c.Key = onceward.NewKey("user-1", name)
+				if name == "abandoned" || name == "held" {
+					c.Lease = e.unit
+				}
+				if name == "held" {
+					c.Keep = e.unit
+				}
+				e.mustClaim(c, "the first claim")
+				claims[name] = c
+			}
+			e.want(nil, e.store.Extend(e.ctx, claims["held"].Key, claims["held"].Token, e.unit, true), "Extend with hold")
+			e.mustComplete(claims["answered"], answer("done"))
+			e.pass(4)
+			if n := e.sweep(100); n != 0 {
+				e.Errorf("Sweep deleted %d records, want 0", n)
+			}
+			e.mustReplay(claims["answered"], "done", "an answer after Sweep")
+			for _, name := range []string{"running", "abandoned", "held"} {
+				c := claims[name]
+				e.want(nil, e.store.Complete(e.ctx, c.Key, c.Token, answer(name), long), "Complete of the "+name+" claim after Sweep")
+			}
+		},
+	},
+	{
+		Name:    "SweepObeysItsLimit",
+		Explain: "a sweep in one go holds up every claim behind it",
+		sweeps:  true,
+		run: func(e *env) {
+			e.expire(5)
+			total := 0
+			for range 5 {
+				n := e.sweep(2)
+				if n > 2 {
+					e.Fatalf("Sweep(2) deleted %d records", n)
+				}
+				total += n
+			}
+			e.Logf("five times Sweep(2) deleted %d records", total)
+		},
+	},
+}
