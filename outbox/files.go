@@ -1,0 +1,35 @@
+package outbox
+
+import (
+	"embed"
+	"path"
+	"sync"
+)
+
+// What ships is named, file by file: tests and their helpers stay out of
+// everybody's binary.
+//
+//go:embed kit.js kit-view.js texts.js kit.css
+var files embed.FS
+
+var contentTypes = map[string]string{
+	".js":  "text/javascript; charset=utf-8",
+	".css": "text/css; charset=utf-8",
+}
+
+// shipped is every embedded file, compressed once for the process.
+var shipped = sync.OnceValue(func() map[string]asset {
+	entries, err := files.ReadDir(".")
+	if err != nil {
+		panic(err) // compiled in
+	}
+	assets := map[string]asset{}
+	for _, e := range entries {
+		body, err := files.ReadFile(e.Name())
+		if err != nil {
+			panic(err)
+		}
+		assets[e.Name()] = newAsset(body, contentTypes[path.Ext(e.Name())], scriptPolicy)
+	}
+	return assets
+})

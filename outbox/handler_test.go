@@ -1,0 +1,233 @@
+package outbox_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/base64"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/onceward/onceward/outbox"
+)
+
+func get(h http.Handler, target string, header ...string) *http.Response {
+	r := httptest.NewRequest("GET", target, nil)
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, r)
+	return rec.Result()
+}
+
+func read(t *testing.T, res *http.Response) []byte {
+	t.Helper()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+// isTest tells the files that must not be in anybody's binary.
+func isTest(name string) bool {
+	return strings.HasSuffix(name, ".test.js") || strings.HasSuffix(name, ".testing.js")
+}
+
+func TestEveryScriptIsServedAsItLiesHereAndNoTestIs(t *testing.T) {
+	h := outbox.Handler(outbox.Config{})
+	files, err := filepath.Glob("*.[jc]s*")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, name := range files {
+		res := get(h, "/outbox/"+name)
+		if isTest(name) || filepath.Ext(name) == ".json" {
+			if res.StatusCode != 404 {
+				t.Errorf("%s is served: %d", name, res.StatusCode)
+			}
+			continue
+		}
+		want, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.StatusCode != 200 || !bytes.Equal(read(t, res), want) {
+			t.Errorf("%s: %d, or other bytes", name, res.StatusCode)
+		}
+		kind := "text/javascript; charset=utf-8"
+		if filepath.Ext(name) == ".css" {
+			kind = "text/css; charset=utf-8"
+		}
+		for header, want := range map[string]string{
+			"Content-Type":            kind,
+			"Content-Security-Policy": "default-src 'none'; script-src 'self'; connect-src 'self'",
+			"Cache-Control":           "no-cache",
+			"X-Content-Type-Options":  "nosniff",
+		} {
+			if got := res.Header.Get(header); got != want {
+				t.Errorf("%s: %s is %q, want %q", name, header, got, want)
+			}
+		}
+	}
+}
+
+func TestAScriptIsSentOnceAndThenOnlyConfirmed(t *testing.T) {
+	h := outbox.Handler(outbox.Config{})
+	plain := get(h, "/outbox/kit.js")
+	packed := get(h, "/outbox/kit.js", "Accept-Encoding", "br, gzip")
+	if plain.Header.Get("Content-Encoding") != "" || packed.Header.Get("Content-Encoding") != "gzip" {
+		t.Fatalf("encodings %q, %q", plain.Header.Get("Content-Encoding"), packed.Header.Get("Content-Encoding"))
+	}
+	if !strings.Contains(packed.Header.Get("Vary"), "Accept-Encoding") {
+		t.Error("no Vary")
+	}
+	tags := [2]string{plain.Header.Get("ETag"), packed.Header.Get("ETag")}
+	if tags[0] == "" || tags[0] == tags[1] {
+		t.Errorf("tags %q", tags)
+	}
+	zr, err := gzip.NewReader(packed.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unpacked, err := io.ReadAll(zr)
+	if err != nil || !bytes.Equal(unpacked, read(t, plain)) {
+		t.Errorf("gzip holds something else (%v)", err)
+	}
+	for _, c := range []struct {
+		tag    string
+		status int
+	}{
+		{tags[0], 304}, {tags[1], 304}, {"W/" + tags[1], 304}, {`"x", ` + tags[0], 304}, {"*", 304},
+		{`"x"`, 200}, {"", 200}, {strings.Trim(tags[0], `"`), 200},
+	} {
+		res := get(h, "/outbox/kit.js", "If-None-Match", c.tag, "Accept-Encoding", "gzip")
+		if res.StatusCode != c.status {
+			t.Errorf("If-None-Match %s: %d, want %d", c.tag, res.StatusCode, c.status)
+		}
+		if body := read(t, res); c.status == 304 && (len(body) > 0 || res.Header.Get("ETag") == "" || res.Header.Get("Content-Encoding") != "") {
+			t.Errorf("If-None-Match %s: %d bytes, %v", c.tag, len(body), res.Header)
+		}
+	}
+}
+
+func TestGzipOnlyForThoseWhoTakeIt(t *testing.T) {
+	h := outbox.Handler(outbox.Config{})
+	for accept, want := range map[string]string{
+		"gzip": "gzip", "deflate, GZIP;q=0.5": "gzip", "*": "gzip", "gzip;q=1.0, *;q=0": "gzip",
+		"": "", "br": "", "gzip;q=0": "", "*;q=0": "", "gzip;q=0, *": "", "gzip;q=x": "", "xgzip": "",
+	} {
+		if got := get(h, "/outbox/kit.js", "Accept-Encoding", accept).Header.Get("Content-Encoding"); got != want {
+			t.Errorf("Accept-Encoding %q: %q, want %q", accept, got, want)
+		}
+	}
+}
+
+func TestPing(t *testing.T) {
+	res := get(outbox.Handler(outbox.Config{}), "/outbox/ping")
+	if res.StatusCode != 204 || res.Header.Get("Outbox-Status") != "pong" || res.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("%d %v", res.StatusCode, res.Header)
+	}
+}
+
+func TestOnlyReadsAndOnlyWhatThereIs(t *testing.T) {
+	h := outbox.Handler(outbox.Config{})
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, httptest.NewRequest("POST", "/outbox/ping", nil))
+	if rec.Code != 405 || rec.Header().Get("Allow") != "GET, HEAD" {
+		t.Errorf("POST: %d %v", rec.Code, rec.Header())
+	}
+	rec = httptest.NewRecorder()
+	h.ServeHTTP(rec, httptest.NewRequest("HEAD", "/outbox/kit.js", nil))
+	if rec.Code != 200 || rec.Body.Len() != 0 || rec.Header().Get("Content-Length") == "" {
+		t.Errorf("HEAD: %d, %d bytes, %v", rec.Code, rec.Body.Len(), rec.Header())
+	}
+	for _, path := range []string{"/outbox/", "/outbox/queued.html", "/outbox/doc.go", "/outbox/../go.mod", "/kit.js", "/outbox/sub/kit.js"} {
+		if res := get(h, path); res.StatusCode != 404 {
+			t.Errorf("%s: %d", path, res.StatusCode)
+		}
+	}
+}
+
+func TestTheWorkerMayRuleTheWholeSite(t *testing.T) {
+	if got := get(outbox.Handler(outbox.Config{}), "/outbox/sw.js").Header.Get("Service-Worker-Allowed"); got != "/" {
+		t.Errorf("by default: %q", got)
+	}
+	h := outbox.Handler(outbox.Config{Prefix: "/app/o/", Scope: "/app/"})
+	if got := get(h, "/app/o/sw.js").Header.Get("Service-Worker-Allowed"); got != "/app/" {
+		t.Errorf("as configured: %q", got)
+	}
+	if got := get(h, "/app/o/kit.js").Header.Get("Service-Worker-Allowed"); got != "" {
+		t.Errorf("on another script: %q", got)
+	}
+}
+
+func TestTheKillSwitchTakesTheWorkersPlace(t *testing.T) {
+	kill, err := os.ReadFile("kill.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	res := get(outbox.Handler(outbox.Config{Kill: true}), "/outbox/sw.js")
+	if !bytes.Equal(read(t, res), kill) || res.Header.Get("Service-Worker-Allowed") != "/" {
+		t.Errorf("%d %v", res.StatusCode, res.Header)
+	}
+	if bytes.Equal(read(t, get(outbox.Handler(outbox.Config{}), "/outbox/sw.js")), kill) {
+		t.Error("it is there without being asked for")
+	}
+}
+
+func TestTheQueuedPageSpeaksTheReadersLanguage(t *testing.T) {
+	h := outbox.Handler(outbox.Config{Prefix: "/o/"})
+	for accept, lang := range map[string]string{
+		"": "en", "ru": "ru", "ru-RU,ru;q=0.9,en;q=0.8": "ru", "en-US,en;q=0.9,ru;q=0.8": "en",
+		"de,ru;q=0.5,en;q=0.4": "ru", "de": "en", "rup": "en", "ru;q=0": "en", "ru;q=junk, en;q=0.1": "en", "*": "en",
+	} {
+		res := get(h, "/o/queued", "Accept-Language", accept)
+		page := string(read(t, res))
+		if !strings.Contains(page, `<html lang="`+lang+`">`) || res.Header.Get("Content-Language") != lang {
+			t.Errorf("Accept-Language %q: not %s", accept, lang)
+		}
+		if !strings.Contains(page, `src="/o/queued.js"`) || !strings.Contains(res.Header.Get("Vary"), "Accept-Language") {
+			t.Errorf("Accept-Language %q: %v\n%s", accept, res.Header, page)
+		}
+	}
+}
+
+// A worker shows the page when nothing can be loaded, so its style is inside,
+// and the policy must know exactly that style.
+func TestTheQueuedPagesPolicyAllowsItsOwnStyleOnly(t *testing.T) {
+	res := get(outbox.Handler(outbox.Config{}), "/outbox/queued")
+	page := string(read(t, res))
+	if strings.Count(page, "<style>") != 1 || strings.Contains(page, "style=") || strings.Contains(page, "<script>") {
+		t.Fatal("inline things that the policy forbids")
+	}
+	_, style, _ := strings.Cut(page, "<style>")
+	style, _, _ = strings.Cut(style, "</style>")
+	sum := sha256.Sum256([]byte(style))
+	want := "style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+	policy := res.Header.Get("Content-Security-Policy")
+	for _, part := range []string{"default-src 'none'", "script-src 'self'", want, "frame-ancestors 'none'"} {
+		if !strings.Contains(policy, part) {
+			t.Errorf("policy %q lacks %q", policy, part)
+		}
+	}
+}
+
+func TestAPrefixHasBothItsSlashes(t *testing.T) {
+	for _, prefix := range []string{"outbox/", "/outbox", "x"} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%q: no panic", prefix)
+				}
+			}()
+			outbox.Handler(outbox.Config{Prefix: prefix})
+		}()
+	}
+}

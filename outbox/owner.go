@@ -1,0 +1,76 @@
+package outbox
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"net/http"
+
+	"github.com/onceward/onceward"
+)
+
+// Tag is an account's opaque name for the browser: the page carries it, entries
+// are stored and sent under it. It is an HMAC of the scope under secret, so it
+// tells nothing about the account and nobody can make it up; it is no proof of
+// identity and opens nothing. It has 22 characters of A–Z, a–z, 0–9, - and _.
+//
+// Secret is the application's own; random bytes that stay the same over restarts
+// and are the same in all processes.
+func Tag(secret []byte, scope string) string {
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte("onceward outbox owner\x00"))
+	mac.Write([]byte(scope))
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:16])
+}
+
+// Owned wraps a scope function so that an entry is only ever sent as the person
+// who made it: a request whose Outbox-Owner is not the tag of the scope that the
+// session gives is answered 412 with Outbox-Status: owner and is not executed.
+// The answer's Outbox-Owner is the session's own tag, so that a page that is
+// behind the times learns who is signed in.
+//
+// The first secret makes tags; the others are former ones, whose tags stay valid:
+// without them a rotation would park every waiting entry for ever. A request
+// with Outbox-Attempt and no Outbox-Owner has lost its owner on the way and gets
+// 412 too; one with neither (a plain form, a client of an API) passes.
+//
+// Owned panics without a secret or with an empty one. The function is safe for
+// concurrent use if scope is.
+func Owned(scope onceward.ScopeFunc, secrets ...[]byte) onceward.ScopeFunc {
+	if len(secrets) == 0 {
+		panic("onceward: outbox: Owned needs a secret")
+	}
+	own := make([][]byte, len(secrets))
+	for i, s := range secrets {
+		if len(s) == 0 {
+			panic("onceward: outbox: Owned was given an empty secret")
+		}
+		own[i] = append([]byte(nil), s...)
+	}
+	return func(r *http.Request) (string, error) {
+		s, err := scope(r)
+		if err != nil || s == "" {
+			return s, err
+		}
+		tags := r.Header.Values(HeaderOwner)
+		if len(tags) == 0 && len(r.Header.Values(HeaderAttempt)) == 0 {
+			return s, nil
+		}
+		if len(tags) == 1 {
+			for _, secret := range own {
+				if hmac.Equal([]byte(tags[0]), []byte(Tag(secret, s))) {
+					return s, nil
+				}
+			}
+		}
+		return "", &onceward.ProblemError{
+			Status: http.StatusPreconditionFailed,
+			Type:   "urn:onceward:outbox:owner",
+			Detail: "This change was made under another account. It was not done.",
+			Header: http.Header{
+				HeaderStatus: {StatusOwner},
+				HeaderOwner:  {Tag(own[0], s)},
+			},
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package outbox_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"html"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onceward/onceward/outbox"
+)
+
+var contentOf = regexp.MustCompile(`<meta name="([^"]+)" content="([^"]*)">`)
+
+func metas(t *testing.T, page string) map[string]string {
+	t.Helper()
+	m := map[string]string{}
+	for _, f := range contentOf.FindAllStringSubmatch(page, -1) {
+		m[f[1]] = html.UnescapeString(f[2])
+	}
+	return m
+}
+
+func TestThePageIsToldWhatTheServerKnows(t *testing.T) {
+	page := string(outbox.Script(outbox.ScriptConfig{
+		Owner: "tag", Login: "/login?a=1&b=2", Retention: 7 * 24 * time.Hour, MaxAge: 6 * 24 * time.Hour,
+		SoftLimit: 1500 * time.Millisecond, MaxBody: 1 << 20,
+		Texts: map[string]string{"look": `Ver "todo" </script>`},
+	}))
+	m := metas(t, page)
+	if m["outbox-owner"] != "tag" {
+		t.Errorf("owner %q", m["outbox-owner"])
+	}
+	var got map[string]any
+	if err := json.Unmarshal([]byte(m["outbox-config"]), &got); err != nil {
+		t.Fatalf("%v in %s", err, m["outbox-config"])
+	}
+	for name, want := range map[string]any{
+		"prefix": "/outbox/", "worker": "/outbox/sw.js", "login": "/login?a=1&b=2",
+		"retention": 604800000.0, "maxAge": 518400000.0, "softLimit": 1500.0, "maxBody": 1048576.0,
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %v, want %v", name, got[name], want)
+		}
+	}
+	if _, ok := got["hardLimit"]; ok {
+		t.Error("a zero is told: it would displace the script's own default")
+	}
+	if texts, _ := got["texts"].(map[string]any); texts["look"] != `Ver "todo" </script>` {
+		t.Errorf("texts %v", got["texts"])
+	}
+	if n := strings.Count(page, "</script>"); n != 2 {
+		t.Errorf("%d ends of scripts in\n%s", n, page)
+	}
+}
+
+func TestScriptsOptions(t *testing.T) {
+	page := string(outbox.Script(outbox.ScriptConfig{Prefix: "/o/", Worker: "/sw.js", Nonce: "n1", Owner: `"><b>`}))
+	if strings.Count(page, `nonce="n1"`) != 3 || !strings.Contains(page, `src="/o/page.js"`) || strings.Contains(page, "<b>") {
+		t.Error(page)
+	}
+	if !strings.Contains(metas(t, page)["outbox-config"], `"worker":"/sw.js"`) {
+		t.Error(page)
+	}
+	page = string(outbox.Script(outbox.ScriptConfig{NoKit: true, Worker: "-"}))
+	if strings.Contains(page, "kit") || !strings.Contains(metas(t, page)["outbox-config"], `"worker":""`) || strings.Contains(page, "nonce") {
+		t.Error(page)
+	}
+}
+
+func ExampleScript() {
+	fmt.Print(outbox.Script(outbox.ScriptConfig{Owner: outbox.Tag([]byte("secret"), "anna"), NoKit: true}))
+	// Output:
+	// <meta name="outbox-owner" content="KhyJIJAfRC2R1RB43p6LoQ">
+	// <meta name="outbox-config" content="{&#34;prefix&#34;:&#34;/outbox/&#34;,&#34;worker&#34;:&#34;/outbox/sw.js&#34;}">
+	// <script type="module" src="/outbox/page.js"></script>
+}

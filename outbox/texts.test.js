@@ -1,0 +1,87 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { speaker, words } from './texts.js';
+
+test('Russian counts by its own rules: 21 is like 1, 11 is not (R35, W26)', () => {
+  const { say } = speaker('ru');
+  const want = {
+    0: '0 изменений ждут сети',
+    1: 'Одно изменение ждёт сети',
+    2: '2 изменения ждут сети',
+    4: '4 изменения ждут сети',
+    5: '5 изменений ждут сети',
+    11: '11 изменений ждут сети',
+    12: '12 изменений ждут сети',
+    21: '21 изменение ждёт сети',
+    22: '22 изменения ждут сети',
+    25: '25 изменений ждут сети',
+    101: '101 изменение ждёт сети',
+    111: '111 изменений ждут сети',
+  };
+  for (const [n, text] of Object.entries(want)) assert.equal(say('waiting', Number(n)), text);
+});
+
+test('English has one and many', () => {
+  const { say } = speaker('en-GB');
+  assert.equal(say('waiting', 0), '0 changes are waiting for the network');
+  assert.equal(say('waiting', 1), 'One change is waiting for the network');
+  assert.equal(say('waiting', 2), '2 changes are waiting for the network');
+  assert.equal(say('waiting', 21), '21 changes are waiting for the network');
+});
+
+test('Every counted line reads well in Russian', () => {
+  const { say } = speaker('ru-RU');
+  assert.equal(say('login', 2), 'Войдите снова, чтобы сохранить 2 изменения');
+  assert.equal(say('refused', 1), 'Одно изменение не принято');
+  assert.equal(say('refused', 22), '22 изменения не приняты');
+  assert.equal(say('refused', 5), '5 изменений не принято');
+  assert.equal(say('ask', 21), 'Неизвестно, сохранилось ли 21 изменение');
+  assert.equal(say('foreign', 3), '3 изменения из другого аккаунта ждут своего хозяина');
+});
+
+test('Both languages have the same names, and every plural category', () => {
+  const names = (/** @type {string} */ lang) =>
+    new Set(Object.keys(words[lang]).map((k) => k.replace(/\.(1|zero|one|two|few|many|other)$/, '#')));
+  assert.deepEqual([...names('ru')].sort(), [...names('en')].sort());
+  for (const [lang, lines] of Object.entries(words)) {
+    const rules = new Intl.PluralRules(lang);
+    for (const name of names(lang)) {
+      if (!name.endsWith('#')) continue;
+      const base = name.slice(0, -1);
+      for (let n = 1; n < 120; n++) {
+        assert.ok(lines[`${base}.${n}`] ?? lines[`${base}.${rules.select(n)}`], `${lang}: ${base}${n}`);
+      }
+    }
+  }
+});
+
+test('Another language can be given, and its plurals are its own', () => {
+  const { say } = speaker('pl', { 'waiting.one': 'Jedna zmiana czeka', 'waiting.few': '{n} zmiany czekają', 'waiting.many': '{n} zmian czeka' });
+  assert.equal(say('waiting', 1), 'Jedna zmiana czeka');
+  assert.equal(say('waiting', 22), '22 zmiany czekają');
+  assert.equal(say('waiting', 21), '21 zmian czeka');
+  assert.equal(say('look'), 'Look', 'what was not given is English');
+});
+
+test('Own words replace ours one by one', () => {
+  const { say } = speaker('ru', { look: 'Открыть' });
+  assert.equal(say('look'), 'Открыть');
+  assert.equal(say('waiting', 5), '5 изменений ждут сети');
+});
+
+test('A language that nobody speaks here is English, and nonsense does not throw', () => {
+  assert.equal(speaker('de').say('waiting', 1), 'One change is waiting for the network');
+  assert.equal(speaker('').say('look'), 'Look');
+  assert.equal(speaker('not a tag', { look: 'x' }).say('look'), 'x');
+  assert.equal(speaker('en').say('no such name'), '');
+});
+
+test('Times are relative and rounded', () => {
+  const { ago } = speaker('en');
+  assert.equal(ago(3_000), 'now');
+  assert.equal(ago(-5_000), 'now', 'a clock that went back');
+  assert.equal(ago(120_000), '2 minutes ago');
+  assert.equal(ago(3 * 3600_000), '3 hours ago');
+  assert.equal(ago(26 * 3600_000), 'yesterday');
+  assert.equal(speaker('ru').ago(5 * 60_000), '5 минут назад');
+});
