@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unsafe"
 )
 
 // capture is the http.ResponseWriter that a guarded handler writes to. It keeps
@@ -25,13 +26,12 @@ type capture struct {
 	w     http.ResponseWriter
 	outer http.Header // what w had when the request came in
 	limit int64       // MaxResponse
-	// status tells the token of Idempotency-Status for an answer that has to go
-	// out before it is completed.
-	tokenFor func(status int) string
+	// tokenFor tells Idempotency-Status for an answer that has to go out before
+	// it is completed.
+	tokenFor interface{ tokenFor(status int) string }
 
 	mu       sync.Mutex
-	header   http.Header // what the handler sees
-	sent     http.Header // as it was at WriteHeader; nil before
+	header   http.Header // what the handler sees; at WriteHeader it is copied to w's
 	code     int         // 0 before WriteHeader
 	buf      buffer
 	declared int64 // the handler's Content-Length, or -1
@@ -39,8 +39,9 @@ type capture struct {
 	early    bool  // the answer went out before its end
 	flushed  bool  // by the handler's wish
 	held     []byte
-	gone     bool // the client does not take it any more
-	detached bool // ServeHTTP has returned, or is about to
+	status   []string // room for Idempotency-Status, beside the header's values
+	gone     bool     // the client does not take it any more
+	detached bool     // ServeHTTP has returned, or is about to
 }
 
 var _ interface {
@@ -56,7 +57,8 @@ var _ interface {
 
 func (c *capture) init(w http.ResponseWriter, limit int64, sp *spool) {
 	c.w, c.limit, c.declared = w, limit, -1
-	c.buf = buffer{spool: sp, memory: limit}
+	c.buf.spool, c.buf.memory = sp, limit
+	c.buf.mem = c.buf.small[:0]
 	c.header = make(http.Header, 4)
 	if outer := w.Header(); len(outer) > 0 {
 		c.outer = outer.Clone()
@@ -89,13 +91,29 @@ func (c *capture) writeHeader(code int) {
 		return
 	}
 	c.code = code
-	c.sent = c.header.Clone()
-	if cl := c.sent.Get("Content-Length"); cl != "" {
+	// From here on w is the handler's alone: detach only takes it from a handler
+	// that has written nothing.
+	h := c.w.Header()
+	if len(c.outer) > 0 {
+		clear(h)
+	}
+	lines := 0
+	for _, values := range c.header {
+		lines += len(values)
+	}
+	all := make([]string, 0, lines+1)
+	for name, values := range c.header {
+		start := len(all)
+		all = append(all, values...)
+		h[name] = all[start:len(all):len(all)]
+	}
+	c.status = all[len(all) : len(all)+1]
+	if cl := h.Get("Content-Length"); cl != "" {
 		n, err := strconv.ParseInt(cl, 10, 64)
 		if err == nil && n >= 0 {
 			c.declared = n
 		} else {
-			delete(c.sent, "Content-Length") // as net/http does
+			delete(h, "Content-Length") // as net/http does
 		}
 	}
 }
@@ -106,7 +124,10 @@ func (c *capture) restoreOuter() {
 	maps.Copy(h, c.outer.Clone())
 }
 
-func (c *capture) WriteString(s string) (int, error) { return c.Write([]byte(s)) }
+// WriteString implements io.StringWriter without a copy.
+func (c *capture) WriteString(s string) (int, error) {
+	return c.Write(unsafe.Slice(unsafe.StringData(s), len(s)))
+}
 
 func (c *capture) Write(p []byte) (int, error) {
 	c.mu.Lock()
@@ -144,7 +165,7 @@ func bodyAllowed(code int) bool {
 // start sends the head and what is buffered.
 func (c *capture) start() {
 	c.early = true
-	c.sendHead(c.tokenFor(c.code))
+	c.sendHead(c.tokenFor.tokenFor(c.code))
 	if c.buf.file == nil {
 		c.stream(c.buf.mem)
 	} else {
@@ -244,8 +265,8 @@ func (c *capture) whole() bool {
 }
 
 // response is the answer as it is kept.
-func (c *capture) response() *Response {
-	resp := &Response{Status: c.code, Header: c.storedHeader(), BodyOmitted: c.early || c.buf.file != nil}
+func (c *capture) response() Response {
+	resp := Response{Status: c.code, Header: c.storedHeader(), BodyOmitted: c.early || c.buf.file != nil}
 	if !resp.BodyOmitted {
 		resp.Body = c.buf.mem
 	}
@@ -292,13 +313,8 @@ func copyBody(w http.ResponseWriter, b *buffer) {
 // sendHead sends the status and what the handler had set when it gave it.
 func (c *capture) sendHead(statusLine string) {
 	h := c.w.Header()
-	if len(c.outer) > 0 {
-		clear(h)
-	}
-	for name, values := range c.sent {
-		h[name] = values
-	}
-	h.Set(StatusHeader, statusLine)
+	c.status[0] = statusLine
+	h[StatusHeader] = c.status
 	exposeHeaders(h)
 	c.w.WriteHeader(c.code)
 }
@@ -306,7 +322,7 @@ func (c *capture) sendHead(statusLine string) {
 // sendTrailers passes on what the handler set after its body.
 func (c *capture) sendTrailers() {
 	h := c.w.Header()
-	announced := c.sent.Values("Trailer")
+	announced := h["Trailer"]
 	for name, values := range c.header {
 		if strings.HasPrefix(name, http.TrailerPrefix) || len(announced) > 0 && hasToken(announced, name) {
 			h[name] = values

@@ -51,9 +51,8 @@ const fingerprintVersion = 1
 // path, raw query, content type and the whole body. A multipart body counts by
 // its parts, because browsers make a new boundary for every try.
 func fingerprint(r *http.Request, key Key, body *buffer) (Fingerprint, error) {
-	h := sha256.New()
 	fp := Fingerprint{Version: fingerprintVersion}
-	b := make([]byte, 0, 256)
+	b := make([]byte, 0, 1024)
 	b = append(b, key.ID[:]...)
 	b = appendString(b, r.Method)
 	b = appendString(b, r.URL.EscapedPath())
@@ -65,13 +64,7 @@ func fingerprint(r *http.Request, key Key, body *buffer) (Fingerprint, error) {
 		err := hashParts(parts, multipart.NewReader(body.reader(), boundary))
 		if err == nil {
 			b = appendString(b, rest)
-			b = append(b, 'm')
-			h.Write(b)
-			h.Sum(fp.Sum[:0])
-			h.Reset()
-			h.Write(fp.Sum[:])
-			h.Write(parts.Sum(nil))
-			h.Sum(fp.Sum[:0])
+			fp.Sum = sha256.Sum256(parts.Sum(append(b, 'm')))
 			return fp, nil
 		}
 		if !errors.Is(err, errParts) {
@@ -82,6 +75,11 @@ func fingerprint(r *http.Request, key Key, body *buffer) (Fingerprint, error) {
 	b = appendString(b, contentType)
 	b = append(b, 'b')
 	b = binary.AppendUvarint(b, uint64(body.size))
+	if body.file == nil && len(b)+len(body.mem) <= cap(b) {
+		fp.Sum = sha256.Sum256(append(b, body.mem...)) // the common request: no allocation
+		return fp, nil
+	}
+	h := sha256.New()
 	h.Write(b)
 	if body.file == nil {
 		h.Write(body.mem)

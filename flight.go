@@ -11,7 +11,7 @@ import (
 // says.
 type flights struct {
 	mu     sync.Mutex
-	byKey  map[Key]*flight
+	byKey  map[Key]flight
 	active int           // requests past their claim, and work that outlives them
 	closed bool          // Close was called
 	idle   chan struct{} // closed when active is 0 after Close
@@ -31,11 +31,8 @@ func (f *flights) enter(key Key) (alone, ok bool) {
 		return false, false
 	}
 	fl := f.byKey[key]
-	if fl == nil {
-		fl = &flight{}
-		f.byKey[key] = fl
-	}
 	fl.claims++
+	f.byKey[key] = fl
 	f.active++
 	return fl.claims == 1, true
 }
@@ -52,6 +49,8 @@ func (f *flights) leave(key Key, ran bool) {
 	}
 	if fl.claims == 0 {
 		delete(f.byKey, key)
+	} else {
+		f.byKey[key] = fl
 	}
 	f.done()
 }
@@ -70,12 +69,13 @@ func (f *flights) done() {
 func (f *flights) ended(key Key) <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	fl := f.byKey[key]
-	if fl == nil {
+	fl, ok := f.byKey[key]
+	if !ok {
 		return nil
 	}
 	if fl.wake == nil {
 		fl.wake = make(chan struct{})
+		f.byKey[key] = fl
 	}
 	return fl.wake
 }

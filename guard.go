@@ -44,7 +44,7 @@ func New(store Store, scope ScopeFunc, cfg Config) (*Guard, error) {
 	g := &Guard{
 		store: store, scope: scope, cfg: cfg,
 		spool:   spool{dir: cfg.SpoolDir, max: cfg.MaxSpool},
-		flights: flights{byKey: make(map[Key]*flight)},
+		flights: flights{byKey: make(map[Key]flight)},
 		late:    make(chan struct{}, 64),
 		swept:   make(chan struct{}),
 	}
@@ -85,8 +85,8 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		q := &request{g: g, w: w, r: r, start: time.Now()}
-		q.serve(next)
+		u := &run{request: request{g: g, w: w, r: r, start: time.Now()}}
+		u.serve(next)
 	})
 }
 
@@ -99,12 +99,15 @@ type request struct {
 	key     string // as the client named it
 	id      Key
 	body    *buffer
+	store   buffer      // what body points to once it is read
+	asking  lazyContext // of the first Claim
 	attempt int
 }
 
 // serve is the order of things. Everything before the claim can be repeated
 // without harm; nothing has run until the claim is ours.
-func (q *request) serve(next http.Handler) {
+func (u *run) serve(next http.Handler) {
+	q := &u.request
 	running := false
 	defer func() {
 		if !running {
@@ -159,7 +162,7 @@ func (q *request) serve(next http.Handler) {
 		q.refuse(err)
 	case claimed:
 		running = true
-		q.run(next, rec)
+		u.execute(next, rec)
 	default:
 		q.replay(rec)
 	}
@@ -260,14 +263,15 @@ func (q *request) patience() time.Duration {
 func (q *request) ask(c Claim) (rec Record, claimed bool, err error) {
 	// Not the request's context: a client who hangs up now must not leave a
 	// claim behind that nobody owns.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(q.r.Context()), q.g.cfg.StoreTimeout)
-	defer cancel()
+	ctx := &q.asking
+	if ctx.parent != nil {
+		ctx = new(lazyContext) // a waiter asks again
+	}
+	q.g.bound(ctx, q.r)
+	defer ctx.cancel(nil)
 	for try := range 3 {
 		if try > 0 {
-			select {
-			case <-time.After(time.Duration(try) * 20 * time.Millisecond):
-			case <-ctx.Done():
-			}
+			time.Sleep(time.Duration(try) * 20 * time.Millisecond)
 		}
 		rec, claimed, err = q.g.store.Claim(ctx, c)
 		if err == nil {
@@ -317,6 +321,12 @@ func (g *Guard) later(call func(context.Context) error, after func(error)) {
 			after(err)
 		}
 	}()
+}
+
+// bound prepares the context of a store call for r. It outlives the client.
+func (g *Guard) bound(ctx *lazyContext, r *http.Request) {
+	ctx.parent, ctx.detached, ctx.enforced = r.Context(), true, true
+	ctx.deadline = time.Now().Add(g.cfg.StoreTimeout)
 }
 
 // once makes one store call under its own time limit.

@@ -110,11 +110,3 @@ func printable(s string) error {
 	}
 	return nil
 }
-
-// quoteKey writes a key as a structured field string.
-func quoteKey(key string) string {
-	if !strings.ContainsAny(key, `"\`) {
-		return `"` + key + `"`
-	}
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(key) + `"`
-}

@@ -220,6 +220,8 @@ func (q *request) readBody() error {
 	if q.body != nil {
 		return nil
 	}
-	q.body = &buffer{spool: &q.g.spool, memory: q.g.cfg.MaxMemory}
+	q.store.spool, q.store.memory = &q.g.spool, q.g.cfg.MaxMemory
+	q.store.mem = q.store.small[:0]
+	q.body = &q.store
 	return q.body.fill(q.r, q.g.cfg.MaxRequest)
 }

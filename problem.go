@@ -191,7 +191,10 @@ func statusValue(token, key string) string {
 	if key == "" {
 		return token
 	}
-	return token + ";key=" + quoteKey(key)
+	if strings.ContainsAny(key, `"\\`) {
+		key = strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(key)
+	}
+	return token + `;key="` + key + `"`
 }
 
 // exposeHeaders lets a cross-origin script read what the guard says, where the

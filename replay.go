@@ -22,20 +22,30 @@ var neverStored = map[string]bool{
 // storedHeader is what the handler itself set, less neverStored. What stood
 // there before the guard was reached will stand there again at the replay.
 func (c *capture) storedHeader() http.Header {
-	kept := make(http.Header, len(c.sent))
-	connection := c.sent.Values("Connection")
-	for name, values := range c.sent {
+	sent := c.w.Header()
+	connection := sent["Connection"]
+	drop := func(name string, values []string) bool {
 		if neverStored[name] || strings.HasPrefix(name, "X-Ratelimit-") || strings.HasPrefix(name, "X-Rate-Limit-") ||
-			strings.HasPrefix(name, http.TrailerPrefix) {
-			continue
+			strings.HasPrefix(name, http.TrailerPrefix) || len(connection) > 0 && hasToken(connection, name) {
+			return true
 		}
-		if len(connection) > 0 && hasToken(connection, name) {
-			continue
+		was, ok := c.outer[name]
+		return ok && slices.Equal(was, values)
+	}
+	dropped := 0
+	for name, values := range sent {
+		if drop(name, values) {
+			dropped++
 		}
-		if was, ok := c.outer[name]; ok && slices.Equal(was, values) {
-			continue
+	}
+	if dropped == 0 {
+		return sent // the store keeps no reference to it
+	}
+	kept := make(http.Header, len(sent)-dropped)
+	for name, values := range sent {
+		if !drop(name, values) {
+			kept[name] = values
 		}
-		kept[name] = values
 	}
 	return kept
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 )
@@ -14,74 +15,87 @@ import (
 // errMaxRuntime is the cause when a handler runs into Config.MaxRuntime.
 var errMaxRuntime = errors.New("onceward: the handler ran longer than MaxRuntime")
 
-// run is one execution of a handler under a claim that is ours. The handler has
-// a goroutine of its own, so that the answer to the client can be "still
-// running" while it goes on.
+// run is one request that may execute its handler under a claim that is ours.
+// The handler has a goroutine of its own, so that the answer to the client can
+// be "still running" while it goes on.
+//
+// A run is one allocation for nearly all that a guarded request needs. It is
+// never pooled: a handler that keeps its ResponseWriter too long must not write
+// into another person's answer.
 type run struct {
-	*request
-	context.Context // the handler's; see Deadline
-	cancel          context.CancelCauseFunc
-	deadline        time.Time
-	token           Token
-	capture         capture
-	done            chan struct{} // closed when the handler has returned
+	request
+	lazyContext // the handler's; it shows MaxRuntime as its deadline
+	token       Token
+	capture     capture
+	next        http.Handler
+	recording   lazyContext // of the first Complete
 
-	panicked any // what it panicked with
+	panicked any // what the handler panicked with
 	stack    []byte
 	aborted  bool // it ended by panic or runtime.Goexit
 
-	mu    sync.Mutex
-	timer *time.Timer // the next renewal of the lease; nil after the handler's end
-	lost  bool        // the claim is another's
+	life    sync.Mutex  // guards what follows
+	changed sync.Cond   // ended or over
+	ended   bool        // the handler has returned
+	over    bool        // MaxRuntime has passed
+	settled bool        // no more renewals
+	lost    bool        // the claim is another's
+	timer   *time.Timer // the next renewal of the lease, or MaxRuntime
+	expires time.Time   // when the lease is to be renewed again
 }
 
-// Deadline shows MaxRuntime to the handler.
-func (u *run) Deadline() (time.Time, bool) { return u.deadline, true }
-
-// run runs next and answers with what it made of the request.
-func (q *request) run(next http.Handler, rec Record) {
-	u := &run{request: q, token: rec.Token, done: make(chan struct{})}
-	q.attempt = rec.Attempt
-	cfg := &q.g.cfg
+// execute runs next and answers with what it made of the request.
+func (u *run) execute(next http.Handler, rec Record) {
+	cfg := &u.g.cfg
+	u.token, u.attempt, u.next = rec.Token, rec.Attempt, next
 	// WithoutCancel alone is not enough: httputil.ReverseProxy watches the
 	// connection by itself unless the context can be cancelled at all.
-	parent := q.r.Context()
-	if !cfg.CancelWithClient {
-		parent = context.WithoutCancel(parent)
+	u.parent, u.detached = u.r.Context(), !cfg.CancelWithClient
+	u.capture.init(u.w, cfg.MaxResponse, &u.g.spool)
+	u.capture.tokenFor = u
+	u.changed.L = &u.life
+	now := time.Now()
+	u.deadline = now.Add(cfg.MaxRuntime)
+	u.expires = now.Add(cfg.Lease / 3)
+	u.life.Lock()
+	u.timer = time.AfterFunc(min(cfg.Lease/3, cfg.MaxRuntime), u.tick)
+
+	go u.handle()
+
+	for !u.ended && !u.over {
+		u.changed.Wait()
 	}
-	u.Context, u.cancel = context.WithCancelCause(parent)
-	u.deadline = time.Now().Add(cfg.MaxRuntime)
-	u.capture.init(q.w, cfg.MaxResponse, &q.g.spool)
-	u.capture.tokenFor = u.earlyToken
-	u.timer = time.AfterFunc(cfg.Lease/3, u.renew)
-
-	go u.handle(next)
-
-	overtime := time.NewTimer(cfg.MaxRuntime)
-	defer overtime.Stop()
-	select {
-	case <-u.done:
-	case <-overtime.C:
+	ended := u.ended
+	u.life.Unlock()
+	if !ended {
 		u.cancel(errMaxRuntime)
 		if u.capture.detach() {
 			// No second copy starts: the lease stays renewed while the goroutine
 			// lives, and only its end frees the key.
-			q.refuse(fmt.Errorf("%w: %w", &busyError{http.StatusServiceUnavailable, 2 * time.Second}, errMaxRuntime))
-			q.g.flights.begin()
+			u.refuse(fmt.Errorf("%w: %w", &busyError{http.StatusServiceUnavailable, 2 * time.Second}, errMaxRuntime))
+			u.g.flights.begin()
 			go func() {
-				defer q.g.flights.end()
-				<-u.done
+				defer u.g.flights.end()
+				u.waitForHandler()
 				u.settleDetached()
 			}()
 			return
 		}
-		<-u.done
+		u.waitForHandler()
 	}
 	u.settle()
 }
 
+func (u *run) waitForHandler() {
+	u.life.Lock()
+	defer u.life.Unlock()
+	for !u.ended {
+		u.changed.Wait()
+	}
+}
+
 // handle is the handler's goroutine.
-func (u *run) handle(next http.Handler) {
+func (u *run) handle() {
 	r := u.r.WithContext(u)
 	r.Body = u.body.body()
 	r.ContentLength = u.body.size
@@ -97,43 +111,71 @@ func (u *run) handle(next http.Handler) {
 			_ = r.MultipartForm.RemoveAll() // net/http does so only for its own copy
 		}
 		u.body.free()
-		close(u.done)
+		u.life.Lock()
+		u.ended = true
+		u.changed.Broadcast()
+		u.life.Unlock()
 	}()
-	next.ServeHTTP(&u.capture, r)
+	u.next.ServeHTTP(&u.capture, r)
 	u.aborted = false
 }
 
-// renew keeps the claim ours while the handler runs.
-func (u *run) renew() {
+// tick renews the lease when it is due and tells when MaxRuntime has passed.
+func (u *run) tick() {
+	u.life.Lock()
+	now := time.Now()
+	if !u.over && !now.Before(u.deadline) {
+		u.over = true
+		u.changed.Broadcast()
+	}
+	due := !u.settled && !u.lost && !now.Before(u.expires)
+	u.life.Unlock()
+	var pause time.Duration
+	if due {
+		pause = u.renew()
+	}
+	u.life.Lock()
+	defer u.life.Unlock()
+	if due {
+		u.expires = time.Now().Add(pause)
+	}
+	next := time.Until(u.expires)
+	if u.lost {
+		next = time.Until(u.deadline)
+	} else if !u.over {
+		next = min(next, time.Until(u.deadline))
+	}
+	if !u.settled && !(u.lost && u.over) {
+		u.timer.Reset(max(next, 0))
+	}
+}
+
+// renew keeps the claim ours and says when to do so again.
+func (u *run) renew() time.Duration {
 	err := u.g.once(func(ctx context.Context) error {
 		return u.g.store.Extend(ctx, u.id, u.token, u.g.cfg.Lease, false)
 	})
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.timer == nil {
-		return
-	}
+	u.life.Lock()
+	defer u.life.Unlock()
 	switch {
-	case err == nil:
-		u.timer.Reset(u.g.cfg.Lease / 3)
+	case err == nil || u.settled:
+		return u.g.cfg.Lease / 3
 	case errors.Is(err, ErrClaimLost):
 		u.lost = true
 		u.cancel(ErrClaimLost)
 		u.log("claim-lost", 0, err)
-	default:
-		u.g.logger(slog.LevelWarn, "onceward: a lease was not renewed", "record", u.id.RecordID(), "error", err)
-		u.timer.Reset(max(u.g.cfg.Lease/10, time.Millisecond))
+		return u.g.cfg.Lease
 	}
+	u.g.logger(slog.LevelWarn, "onceward: a lease was not renewed", "record", u.id.RecordID(), "error", err)
+	return max(u.g.cfg.Lease/10, time.Millisecond)
 }
 
 // stopRenewing ends the renewals and tells whether the claim was lost.
 func (u *run) stopRenewing() (lost bool) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.timer != nil {
-		u.timer.Stop()
-		u.timer = nil
-	}
+	u.life.Lock()
+	defer u.life.Unlock()
+	u.settled = true
+	u.timer.Stop()
 	return u.lost
 }
 
@@ -148,10 +190,10 @@ func (u *run) settle() {
 		c.buf.free()
 		u.log(statusReleased, 0, fmt.Errorf("the handler panicked: %v", u.panicked))
 		u.repanic()
-	case c.silent() && u.Context.Err() != nil:
+	case c.silent() && u.Err() != nil:
 		// It obeyed its cancelled context and wrote nothing: that is no answer,
 		// least of all an empty 200.
-		cause := context.Cause(u.Context)
+		cause := context.Cause(u)
 		u.release()
 		if errors.Is(cause, errMaxRuntime) {
 			u.refuse(fmt.Errorf("%w: %w", &busyError{http.StatusServiceUnavailable, 2 * time.Second}, cause))
@@ -185,7 +227,8 @@ func (u *run) answer() {
 		u.log(statusReleased, c.code, nil)
 		return
 	}
-	err := u.complete(c.response())
+	resp := c.response()
+	err := u.complete(&resp)
 	if err == nil {
 		c.finish(statusValue(statusExecuted, u.key))
 		u.log(statusExecuted, c.code, nil)
@@ -204,15 +247,14 @@ func (u *run) answer() {
 // behind the client's answer while the claim may still be ours; the claim is
 // not released, for the work is done.
 func (u *run) complete(resp *Response) error {
-	record := func(ctx context.Context) error {
-		return u.g.store.Complete(ctx, u.id, u.token, resp, u.g.cfg.Retention)
-	}
 	lost := u.stopRenewing()
 	if lost {
 		u.leave()
 		return ErrClaimLost
 	}
-	err := u.g.once(record)
+	u.g.bound(&u.recording, u.r)
+	err := u.g.store.Complete(&u.recording, u.id, u.token, resp, u.g.cfg.Retention)
+	u.recording.cancel(nil)
 	if err == nil || errors.Is(err, ErrClaimLost) {
 		u.leave()
 		return err
@@ -220,6 +262,11 @@ func (u *run) complete(resp *Response) error {
 	_ = u.g.once(func(ctx context.Context) error { // time for the repeats
 		return u.g.store.Extend(ctx, u.id, u.token, u.g.cfg.Lease, false)
 	})
+	// The answer goes out now, so what is recorded later must not share with it.
+	kept := Response{Status: resp.Status, Header: resp.Header.Clone(), Body: slices.Clone(resp.Body), BodyOmitted: resp.BodyOmitted}
+	record := func(ctx context.Context) error {
+		return u.g.store.Complete(ctx, u.id, u.token, &kept, u.g.cfg.Retention)
+	}
 	u.g.later(record, func(err error) {
 		u.leave()
 		if err != nil {
@@ -253,10 +300,10 @@ func (u *run) settleDetached() {
 	}
 }
 
-// earlyToken is the status of an answer that must go out before it can be
+// tokenFor is the status of an answer that must go out before it can be
 // completed. It is read at the answer's clean end only, and that waits for the
 // completion.
-func (u *run) earlyToken(code int) string {
+func (u *run) tokenFor(code int) string {
 	if stored(code) {
 		return statusValue(statusExecuted, u.key)
 	}

@@ -29,6 +29,8 @@ type buffer struct {
 	file   *os.File
 	size   int64
 	booked int64
+	view   bytes.Reader // the one that body gives out
+	small  [256]byte    // mem, as long as it fits
 }
 
 func (b *buffer) Write(p []byte) (int, error) {
@@ -91,11 +93,22 @@ func (b *buffer) reader() io.Reader {
 
 // body is reader in the shape of an http.Request.Body.
 func (b *buffer) body() io.ReadCloser {
-	if b.size == 0 {
+	switch {
+	case b.size == 0:
 		return http.NoBody
+	case b.file == nil:
+		b.view.Reset(b.mem)
+		return (*memoryBody)(&b.view)
 	}
 	return io.NopCloser(b.reader())
 }
+
+// memoryBody is a bytes.Reader that can be closed.
+type memoryBody bytes.Reader
+
+func (m *memoryBody) Read(p []byte) (int, error)         { return (*bytes.Reader)(m).Read(p) }
+func (m *memoryBody) WriteTo(w io.Writer) (int64, error) { return (*bytes.Reader)(m).WriteTo(w) }
+func (m *memoryBody) Close() error                       { return nil }
 
 // free gives the room back.
 func (b *buffer) free() {
@@ -123,7 +136,10 @@ func (b *buffer) fill(r *http.Request, limit int64) error {
 	}
 	if n := r.ContentLength; n > 0 && n <= b.memory {
 		// The common body: of a known, small size.
-		b.mem = make([]byte, n)
+		b.mem = b.small[:min(n, int64(len(b.small)))]
+		if n > int64(len(b.small)) {
+			b.mem = make([]byte, n)
+		}
 		got, err := io.ReadFull(r.Body, b.mem)
 		b.mem, b.size = b.mem[:got], int64(got)
 		if err != nil {
