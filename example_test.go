@@ -3,6 +3,7 @@ package onceward_test
 import (
 	"context"
 	"fmt"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,25 +13,28 @@ import (
 )
 
 func Example() {
-	orders := 0
-	app := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		orders++
-		fmt.Fprintf(w, "order %d", orders)
-	})
+	mux, orders := http.NewServeMux(), 0
+	// README begins.
+	store := memstore.New(memstore.Config{}) // or sqlitestore.New(ctx, db, …): it outlives the process
 	user := func(r *http.Request) (string, error) { return r.Header.Get("X-User"), nil }
-	guard, err := onceward.New(memstore.New(memstore.Config{}), user, onceward.Config{})
+	guard, err := onceward.New(store, user, onceward.Config{})
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	defer guard.Close(context.Background())
-	h := guard.Handler(app)
+
+	mux.Handle("POST /create-order", guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		orders++ // however often this request arrives, this runs once
+		fmt.Fprintf(w, "order %d", orders)
+	})))
+	// README ends.
 
 	for range 2 { // the answer to the first was lost
 		r := httptest.NewRequest("POST", "/create-order", strings.NewReader(`{"item":"book"}`))
 		r.Header.Set("X-User", "ann")
 		r.Header.Set("Idempotency-Key", "4b7c")
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
+		mux.ServeHTTP(w, r)
 		fmt.Println(w.Body, w.Header().Get("Idempotency-Status"))
 	}
 	// Output:
