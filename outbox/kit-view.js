@@ -4,7 +4,8 @@
 /**
  * @typedef {object} Entry an entry as the page's snapshot has it
  * @property {string} key
- * @property {string} state waiting | sending | refused | login | parked | ask | stuck
+ * @property {string} state waiting | sending | login | parked | stuck stand in
+ *   the line; refused | ask have left it
  * @property {string} [label]
  * @property {string} [el]
  * @property {string} method
@@ -12,6 +13,7 @@
  * @property {number} createdAt
  * @property {number|null} [firstSentAt]
  * @property {number} attempts
+ * @property {string} [reason] the word for why it is refused or asked about
  * @property {number} [lastStatus]
  * @property {string} [lastText]
  * @property {string} [bodyText]
@@ -21,13 +23,14 @@
  * @typedef {object} Seen
  * @property {number} now
  * @property {(key: string) => boolean} queued whether the page was told "it waits"
+ * @property {number} soft the soft limit: a tap that takes longer is told so
  */
 
 // A tap that is done within a second is shown nowhere: nothing was wrong.
 const QUIET = 1000;
-// From here on a request counts as waiting even while it is under way; by then
-// the tap was answered so (the outbox's soft limit).
-const SOFT = 8000;
+
+/** @param {Entry} e */
+const inLine = (e) => e.state !== 'refused' && e.state !== 'ask';
 
 /** @param {Entry} e */
 const pending = (e) => e.state === 'waiting' || e.state === 'sending';
@@ -41,10 +44,8 @@ const pending = (e) => e.state === 'waiting' || e.state === 'sending';
  */
 function waits(e, seen) {
   return (
-    seen.queued(e.key) ||
-    e.attempts > 1 ||
-    (e.state === 'waiting' && (e.attempts > 0 || !!e.lastStatus)) ||
-    seen.now - e.createdAt > SOFT
+    pending(e) &&
+    (seen.queued(e.key) || e.attempts > 1 || (e.state === 'waiting' && e.attempts > 0) || seen.now - e.createdAt > seen.soft)
   );
 }
 
@@ -52,30 +53,32 @@ function waits(e, seen) {
  * The parts of the strip's text, the most urgent first; none: there is no strip.
  * Each has a name in texts.js and a number.
  *
- * @param {{entries: Entry[], foreign?: number}} snapshot
+ * @param {{entries: Entry[], pending?: number, login?: number, foreign?: number}} snapshot
  * @param {Seen} seen
  * @returns {{name: string, n?: number}[]}
  */
 export function strip(snapshot, seen) {
-  const entries = snapshot.entries;
+  const line = snapshot.entries.filter(inLine);
   /** @param {string} state */
-  const count = (state) => entries.filter((e) => e.state === state).length;
-  const line = entries.filter(pending);
-  const login = count('login');
+  const count = (state) => snapshot.entries.filter((e) => e.state === state).length;
+  const stuck = count('stuck');
+  // The whole line waits behind one that met a login page, or the session of
+  // somebody else.
+  const login = count('parked') ? line.length : (snapshot.login ?? 0);
   /** @type {{name: string, n?: number}[]} */
   const parts = [];
   if (login) {
-    // The whole line waits behind the one that met the login page.
-    parts.push({ name: 'login', n: login + line.length });
+    parts.push({ name: 'login', n: login });
   } else if (line.some((e) => waits(e, seen))) {
-    parts.push({ name: 'waiting', n: line.length });
-  } else if (line.some((e) => seen.now - e.createdAt >= QUIET)) {
+    parts.push({ name: 'waiting', n: (snapshot.pending || line.length) - stuck });
+  } else if (line.some((e) => e.state !== 'stuck' && seen.now - e.createdAt >= QUIET)) {
     parts.push({ name: 'sending' });
   }
-  for (const name of ['ask', 'refused', 'stuck']) {
+  for (const name of ['ask', 'refused']) {
     const n = count(name);
     if (n) parts.push({ name, n });
   }
+  if (stuck && !login) parts.push({ name: 'stuck', n: stuck });
   if (!parts.length && snapshot.foreign) parts.push({ name: 'foreign', n: snapshot.foreign });
   return parts;
 }
@@ -92,13 +95,24 @@ export function nextLook(entries, seen) {
   for (const e of entries) {
     if (!pending(e) || waits(e, seen)) continue;
     const age = seen.now - e.createdAt;
-    const left = (age < QUIET ? QUIET : SOFT + 1) - age;
+    const left = (age < QUIET ? QUIET : seen.soft + 1) - age;
     if (!next || left < next) next = Math.max(left, 20);
   }
   return next;
 }
 
-const urgency = ['refused', 'ask', 'stuck', 'login', 'waiting'];
+const urgency = ['refused', 'ask', 'old', 'stuck', 'login', 'waiting'];
+
+/**
+ * The state in the words of texts.js: one that waits for another session waits
+ * for a login, and one that was never sent and is old is no doubtful one.
+ *
+ * @param {Entry} e
+ */
+export function stateName(e) {
+  if (e.state === 'parked') return 'login';
+  return e.state === 'ask' && e.reason === 'old' ? 'old' : e.state;
+}
 
 /**
  * The mark of a row with these entries: the most urgent of them, or null while
@@ -112,7 +126,7 @@ export function mark(entries, seen) {
   /** @type {{state: string, entry: Entry} | null} */
   let best = null;
   for (const entry of entries) {
-    const state = !pending(entry) ? entry.state : waits(entry, seen) ? 'waiting' : '';
+    const state = !pending(entry) ? stateName(entry) : waits(entry, seen) ? 'waiting' : '';
     const rank = urgency.indexOf(state);
     if (rank >= 0 && (!best || rank < urgency.indexOf(best.state))) best = { state, entry };
   }

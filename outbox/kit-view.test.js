@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { fields, mark, nextLook, readable, reason, strip } from './kit-view.js';
+import { fields, mark, nextLook, readable, reason, stateName, strip } from './kit-view.js';
 
 const NOW = 1_000_000;
 /**
@@ -8,7 +8,7 @@ const NOW = 1_000_000;
  * @returns {import('./kit-view.js').Entry}
  */
 const entry = (over) => ({ key: 'k', state: 'sending', method: 'POST', url: '/tasks', createdAt: NOW, attempts: 1, ...over });
-const seen = (/** @type {string[]} */ ...keys) => ({ now: NOW, queued: (/** @type {string} */ k) => keys.includes(k) });
+const seen = (/** @type {string[]} */ ...keys) => ({ now: NOW, soft: 8000, queued: (/** @type {string} */ k) => keys.includes(k) });
 
 test('A normal tap shows nothing for a second', () => {
   const entries = [entry({ createdAt: NOW - 900 })];
@@ -37,17 +37,29 @@ test('A retry under way does not change the words', () => {
 
 test('A login counts the whole line', () => {
   const entries = [entry({ state: 'login' }), entry({ key: 'b', state: 'waiting', attempts: 0 }), entry({ key: 'c', state: 'refused' })];
-  assert.deepEqual(strip({ entries }, seen()), [{ name: 'login', n: 2 }, { name: 'refused', n: 1 }]);
+  assert.deepEqual(strip({ entries, login: 2, pending: 2 }, seen()), [{ name: 'login', n: 2 }, { name: 'refused', n: 1 }]);
 });
 
 test('What needs the person stands beside what waits', () => {
   const entries = ['waiting', 'ask', 'refused', 'refused', 'stuck'].map((state, i) => entry({ key: `${i}`, state }));
-  assert.deepEqual(strip({ entries }, seen()), [
+  assert.deepEqual(strip({ entries, pending: 2 }, seen()), [
     { name: 'waiting', n: 1 },
     { name: 'ask', n: 1 },
     { name: 'refused', n: 2 },
     { name: 'stuck', n: 1 },
   ]);
+});
+
+test('What met another session waits for a login, and what is old is not doubtful', () => {
+  const parked = entry({ state: 'parked' });
+  assert.deepEqual(strip({ entries: [parked, entry({ key: 'b', state: 'waiting' })], pending: 2 }, seen()), [{ name: 'login', n: 2 }]);
+  assert.deepEqual(mark([parked], seen()), { state: 'login', entry: parked });
+  assert.equal(stateName(entry({ state: 'ask', reason: 'old' })), 'old');
+  assert.equal(stateName(entry({ state: 'ask', reason: 'expired' })), 'ask');
+});
+
+test('Signed out, the person is asked to log in for what waits', () => {
+  assert.deepEqual(strip({ entries: [], login: 2, foreign: 2 }, seen()), [{ name: 'login', n: 2 }]);
 });
 
 test("Another account's changes are told of only when there are none of one's own", () => {
@@ -61,7 +73,6 @@ test('A row shows the most urgent of its entries', () => {
   const refused = entry({ key: 'r', state: 'refused' });
   assert.deepEqual(mark([waiting, refused], seen()), { state: 'refused', entry: refused });
   assert.deepEqual(mark([waiting], seen()), { state: 'waiting', entry: waiting });
-  assert.equal(mark([entry({ state: 'parked' })], seen()), null, "another account's entry marks nothing");
   assert.equal(mark([], seen()), null);
 });
 

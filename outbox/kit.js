@@ -13,13 +13,13 @@
 //   data-outbox-edit     on a row: "outbox:edit" there is handled by the page
 //   data-outbox-logout   on a form: asks first, while something is not saved
 import { outbox } from './page.js';
-import { fields, mark, nextLook, readable, reason, strip } from './kit-view.js';
+import { fields, mark, nextLook, readable, reason, stateName, strip } from './kit-view.js';
 import { speaker } from './texts.js';
 
 /** @typedef {import('./kit-view.js').Entry} Entry */
 
 const root = document.documentElement;
-/** @type {{login?: string, texts?: Record<string, string>}} */
+/** @type {{login?: string, softLimit?: number, texts?: Record<string, string>}} */
 const config = JSON.parse(document.querySelector('meta[name=outbox-config]')?.getAttribute('content') || '{}');
 const { say, ago } = speaker(root.lang, config.texts);
 
@@ -58,7 +58,7 @@ const entries = () => outbox.snapshot.entries ?? [];
 
 /** @type {Map<string, Element>} the elements that were told "it waits", by key */
 const asked = new Map();
-const seen = () => ({ now: Date.now(), queued: (/** @type {string} */ key) => asked.has(key) });
+const seen = () => ({ now: Date.now(), soft: config.softLimit ?? 8000, queued: (/** @type {string} */ key) => asked.has(key) });
 
 // --- The strip ---
 
@@ -68,7 +68,7 @@ text.setAttribute('aria-live', 'polite');
 text.setAttribute('aria-atomic', 'true');
 const enter = loginLink();
 const look = button('look', open);
-const bar = make('div', 'strip', text, enter, look);
+const bar = make('div', 'strip', text, make('div', 'buttons', enter, look));
 bar.id = 'outbox-strip';
 bar.hidden = true;
 
@@ -81,12 +81,13 @@ function drawStrip() {
   // A boosted navigation of htmx replaces the whole body.
   if (!bar.isConnected) document.body.append(bar);
   const parts = strip(/** @type {any} */ (outbox.snapshot), seen());
-  const all = parts.map((p) => say(p.name, p.n));
+  // Two sentences are what fits; the list has the rest.
+  const all = parts.slice(0, unsaved ? 1 : 2).map((p) => say(p.name, p.n));
   if (unsaved) all.unshift(say('unsaved'));
-  const next = all.join(' · ');
+  const next = all.join('\u00a0· ');
   bar.dataset.state = unsaved ? 'unsaved' : (parts[0]?.name ?? '');
   enter.hidden = !config.login || parts[0]?.name !== 'login';
-  look.hidden = !entries().some((e) => e.state !== 'parked') || parts.every((p) => p.name === 'sending');
+  look.hidden = !entries().length || parts.every((p) => p.name === 'sending');
   if (next === line) return;
   line = next;
   bar.hidden = !next;
@@ -120,7 +121,7 @@ function drawRows() {
     if (!row) continue;
     rows.set(row, [...(rows.get(row) ?? []), e]);
     const wish = asker?.closest('[data-outbox-wish]')?.getAttribute('data-outbox-wish');
-    if (wish && e.state !== 'refused' && e.state !== 'parked') wished.set(row, wish);
+    if (wish && e.state !== 'refused') wished.set(row, wish);
   }
   for (const el of document.querySelectorAll('[data-outbox-state],[data-outbox-wished]')) {
     const row = /** @type {HTMLElement} */ (el);
@@ -172,7 +173,7 @@ const none = make('p', 'none', say('none'));
 const title = make('h2', 'title', say('title'));
 title.id = 'outbox-title';
 title.tabIndex = -1;
-const sendAll = button('send', () => outbox.flush());
+const sendAll = button('flush', () => outbox.flush());
 const dialog = /** @type {HTMLDialogElement} */ (
   make('dialog', 'dialog', title, list, none, make('div', 'actions outbox-foot', sendAll, button('close', () => dialog.close())))
 );
@@ -194,6 +195,8 @@ dialog.onclick = (e) => e.target === dialog && dialog.close();
 /** @type {Map<string, Item>} */
 const items = new Map();
 let ageTimer = 0;
+/** @param {Entry} e */
+const sendable = (e) => e.state === 'waiting' || e.state === 'stuck';
 
 /** Opens the list of what is not saved. */
 export function open() {
@@ -206,7 +209,7 @@ export function open() {
 }
 
 function drawList() {
-  const shown = entries().filter((e) => e.state !== 'parked');
+  const shown = entries();
   const keys = new Set(shown.map((e) => e.key));
   for (const [key, item] of items) {
     if (keys.has(key)) continue;
@@ -221,7 +224,7 @@ function drawList() {
       item = newItem();
       items.set(e.key, item);
     }
-    const drawn = JSON.stringify([e.state, e.label, because(e), item.sure]);
+    const drawn = JSON.stringify([stateName(e), e.label, because(e), item.sure]);
     if (drawn !== item.drawn) {
       item.drawn = drawn;
       drawItem(e, item);
@@ -230,7 +233,7 @@ function drawList() {
     if (item.when.textContent !== words) item.when.textContent = words;
   }
   none.hidden = !!shown.length;
-  sendAll.hidden = !shown.some((e) => e.state === 'waiting' || e.state === 'stuck');
+  sendAll.hidden = !shown.some(sendable);
 }
 
 /** @returns {Item} */
@@ -258,16 +261,24 @@ function drawItem(e, item) {
   const actions = [];
   if (item.sure) {
     const sure = async () => {
-      const gone = await outbox.discard(e.key);
+      const result = await outbox.discard(e.key);
       ask(false);
-      if (gone === false) item.note.textContent = say('away');
+      if (result === 'sending') item.note.textContent = say('away');
     };
     actions.push(button('keep', () => ask(false)), button('sure', sure, 'outbox-danger'));
   } else {
-    if (e.state === 'login' && config.login) actions.push(loginLink());
+    const state = stateName(e);
+    if (state === 'login' && config.login) actions.push(loginLink());
     if (e.state === 'refused') actions.push(button('retry', () => outbox.retry(e.key)));
-    if (e.state === 'waiting' || e.state === 'stuck') actions.push(button('send', () => outbox.retry(e.key)));
-    if (e.state === 'ask') actions.push(button('check', () => outbox.look(e.key)), button('resend', () => outbox.resend(e.key)));
+    if (sendable(e) || state === 'old') actions.push(button('send', () => outbox.retry(e.key)));
+    if (state === 'ask') {
+      const check = async () => {
+        item.note.textContent = '';
+        const result = await outbox.look(e.key);
+        if (result === 'ask') item.note.textContent = say('unsure');
+      };
+      actions.push(button('check', check), button('resend', () => outbox.resend(e.key)));
+    }
     if (e.state === 'refused' && editable(e)) actions.push(button('edit', () => edit(e)));
     actions.push(
       button('copy', async () => {
@@ -279,7 +290,7 @@ function drawItem(e, item) {
   const why = e.state === 'refused' ? because(e) : '';
   item.el.dataset.state = e.state;
   item.label.textContent = e.label || readable(e).slice(0, 120) || say('change');
-  item.meta.replaceChildren(say(`state.${e.state}`) + (why && `: ${why}`), ' · ', item.when);
+  item.meta.replaceChildren(say(`state.${stateName(e)}`) + (why && `: ${why}`), '\u00a0· ', item.when);
   item.actions.replaceChildren(...actions);
   // What had the focus was drawn anew; "delete" becomes the question, whose safe
   // answer comes first.
@@ -363,7 +374,7 @@ document.addEventListener(
   'submit',
   (event) => {
     const form = /** @type {HTMLFormElement} */ (event.target);
-    const left = entries().filter((e) => e.state !== 'parked');
+    const left = entries();
     if (!form.matches('[data-outbox-logout]') || !left.length || form.dataset.outboxLogout === 'yes') return;
     event.preventDefault();
     event.stopImmediatePropagation();
@@ -379,9 +390,9 @@ document.addEventListener(
       note.textContent = say('sending');
       for (const e of left) if (e.state === 'refused' || e.state === 'stuck') outbox.retry(e.key);
       outbox.flush();
-      for (let i = 0; i < 50 && entries().some((e) => e.state !== 'parked'); i++) await new Promise((r) => setTimeout(r, 200));
+      for (let i = 0; i < 50 && entries().length; i++) await new Promise((r) => setTimeout(r, 200));
       send.disabled = false;
-      if (entries().some((e) => e.state !== 'parked')) note.textContent = say('leave.failed');
+      if (entries().length) note.textContent = say('leave.failed');
       else leave();
     });
     const drop = button(
@@ -418,7 +429,7 @@ export function refresh() {
 let badge = 0;
 outbox.addEventListener('change', () => {
   refresh();
-  const n = entries().filter((e) => e.state !== 'parked').length;
+  const n = entries().length;
   if (n !== badge) (n ? navigator.setAppBadge?.(n) : navigator.clearAppBadge?.())?.catch(() => {});
   badge = n;
 });
