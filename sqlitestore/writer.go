@@ -1,0 +1,273 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// class orders the requests within a batch. What a running handler needs to
+// keep its claim goes before what begins new work, so that load loses no lease.
+type class int
+
+const (
+	urgent  class = iota // Extend, Complete, Release
+	claims               // Claim
+	sweeps               // Sweep
+	classes int   = iota
+)
+
+// op is one caller's request. run does it inside a batch's transaction: outcome
+// is the answer that the caller gets once the batch is committed; err voids the
+// whole batch. run may be called again, in another transaction.
+type op struct {
+	ctx     context.Context
+	class   class
+	size    int // bytes to write, roughly
+	run     func(tx *tx) (outcome, err error)
+	outcome error
+	done    chan error
+}
+
+// writer is the one goroutine that writes. It takes what has gathered while it
+// was busy, runs it in one transaction, and answers when that is committed.
+type writer struct {
+	db       *sql.DB
+	patience time.Duration
+	maxBatch int
+	settled  connMark // the connection whose settings were checked last
+
+	wake    chan struct{}   // has room for one
+	hard    context.Context // ends when nothing more may begin
+	cancel  context.CancelFunc
+	stopped chan struct{}
+
+	mu     sync.Mutex // guards what follows
+	queue  [classes][]*op
+	closed bool
+}
+
+// maxBatchBytes ends a batch of large answers early: its one fsync would take
+// longer than the requests behind it should wait.
+const maxBatchBytes = 4 << 20
+
+func newWriter(db *sql.DB, patience time.Duration, maxBatch int) *writer {
+	w := &writer{
+		db: db, patience: patience, maxBatch: maxBatch,
+		wake: make(chan struct{}, 1), stopped: make(chan struct{}),
+	}
+	w.hard, w.cancel = context.WithCancel(context.Background())
+	return w
+}
+
+// do hands o to the writer and waits for its answer or for the end of o.ctx.
+func (w *writer) do(o *op) error {
+	if err := o.ctx.Err(); err != nil {
+		return err
+	}
+	o.done = make(chan error, 1)
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
+		return ErrClosed
+	}
+	w.queue[o.class] = append(w.queue[o.class], o)
+	w.mu.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+	select {
+	case err := <-o.done:
+		return err
+	case <-o.ctx.Done():
+	}
+	select {
+	case err := <-o.done: // both at once: the answer says more
+		return err
+	default:
+		return o.ctx.Err()
+	}
+}
+
+func (w *writer) isClosed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.closed
+}
+
+func (w *writer) close(ctx context.Context) error {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+	select {
+	case <-w.stopped:
+		return nil
+	case <-ctx.Done():
+	}
+	w.cancel()
+	return fmt.Errorf("sqlitestore: close: %w", ctx.Err())
+}
+
+// run is the writer's goroutine. It ends when the writer is closed and has
+// nothing more to do, or at once after the batch in hand if it was cancelled.
+func (w *writer) run() {
+	defer close(w.stopped)
+	defer w.cancel()
+	for {
+		w.gather()
+		batch := w.take(nil)
+		switch {
+		case w.hard.Err() != nil:
+			finish(batch, ErrClosed)
+			if len(batch) == 0 {
+				return
+			}
+		case len(batch) > 0:
+			w.write(batch)
+		case w.isClosed():
+			// Closed first, then seen empty: nothing can follow.
+			if batch = w.take(nil); len(batch) == 0 {
+				return
+			}
+			w.write(batch)
+		default:
+			select {
+			case <-w.wake:
+			case <-w.hard.Done():
+			}
+		}
+	}
+}
+
+// gather lets the callers who have just been answered run, as long as that
+// brings new requests: they then share this commit instead of the next one.
+// It waits for nobody.
+func (w *writer) gather() {
+	for before := -1; ; {
+		w.mu.Lock()
+		n := 0
+		for i := range w.queue {
+			n += len(w.queue[i])
+		}
+		w.mu.Unlock()
+		if n == 0 || n == before || n >= w.maxBatch {
+			return
+		}
+		before = n
+		runtime.Gosched()
+	}
+}
+
+// take fills batch up from the queue, in the order of the classes. An op that
+// joins a batch in hand goes before the ops of later classes in it.
+func (w *writer) take(batch []*op) []*op {
+	var sorted [classes][]*op
+	n, size := 0, 0
+	for _, o := range batch {
+		sorted[o.class] = append(sorted[o.class], o)
+		n++
+		size += o.size
+	}
+	w.mu.Lock()
+	for c := range w.queue {
+		k := 0
+		for _, o := range w.queue[c] {
+			if n >= w.maxBatch || n > 0 && size+o.size > maxBatchBytes {
+				break
+			}
+			sorted[c] = append(sorted[c], o)
+			n++
+			k++
+			size += o.size
+		}
+		w.queue[c] = append(w.queue[c][:0], w.queue[c][k:]...)
+		clear(w.queue[c][len(w.queue[c]):cap(w.queue[c])])
+	}
+	w.mu.Unlock()
+	batch = batch[:0]
+	for c := range sorted {
+		batch = append(batch, sorted[c]...)
+	}
+	return batch
+}
+
+// write brings a batch to its end: every op in it is answered.
+func (w *writer) write(batch []*op) {
+	var pause backoff
+	for deadline := time.Now().Add(w.patience); ; {
+		batch = dropAbandoned(batch)
+		if len(batch) == 0 {
+			return
+		}
+		err := w.try(batch, deadline)
+		if err == nil {
+			return
+		}
+		if isBusy(err) {
+			if time.Now().Before(deadline) && pause.wait(w.hard) {
+				batch = w.take(batch)
+				continue
+			}
+			err = fmt.Errorf("another connection holds the write lock: %w", err)
+		} else if len(batch) > 1 {
+			// One op can void the batch for all, so each stands for itself now.
+			for i := range batch {
+				w.write(batch[i : i+1 : i+1])
+			}
+			return
+		}
+		finish(batch, err)
+		return
+	}
+}
+
+// try runs the batch in one transaction. Nobody is answered unless it has been
+// committed.
+func (w *writer) try(batch []*op, deadline time.Time) error {
+	tx, err := w.begin(deadline)
+	if err != nil {
+		return err
+	}
+	for _, o := range batch {
+		if o.outcome, err = o.run(tx); err != nil {
+			tx.rollback()
+			return err
+		}
+	}
+	if err := tx.commit(); err != nil {
+		return err
+	}
+	for _, o := range batch {
+		o.done <- o.outcome
+	}
+	return nil
+}
+
+// dropAbandoned leaves out claims and sweeps whose caller has gone: a claim that
+// nobody hears of would lock its key for a lease. What an owner sent is done all
+// the same; it is right under its token whether or not he still waits.
+func dropAbandoned(batch []*op) []*op {
+	kept := batch[:0]
+	for _, o := range batch {
+		if o.class != urgent && o.ctx.Err() != nil {
+			o.done <- o.ctx.Err()
+			continue
+		}
+		kept = append(kept, o)
+	}
+	return kept
+}
+
+func finish(batch []*op, err error) {
+	for _, o := range batch {
+		o.done <- err
+	}
+}
