@@ -206,7 +206,8 @@ func parseTerm(s string) (Term, error) {
 		name, arg, hasArg = s[:i], s[i+1:], true
 	default:
 		name = s[:i]
-		first, rest, more := strings.Cut(s[i+1:], ":")
+		first, rest, more := strings.Cut(strings.TrimSpace(s[i+1:]), ":")
+		first = strings.TrimSpace(first)
 		p, err := strconv.ParseFloat(first, 64)
 		switch {
 		case err == nil && (p >= 0 && p <= 1):
