@@ -132,19 +132,26 @@ func (a *Accounts) Login(ctx context.Context, login, password string) (User, err
 	return u, nil
 }
 
-// SetPassword gives the account of that login another password and ends its
-// sessions everywhere.
-func (a *Accounts) SetPassword(ctx context.Context, userID, password string) error {
+// Reset gives the account of that login another password and ends its sessions
+// everywhere. ErrWrongPassword if there is no such login.
+func (a *Accounts) Reset(ctx context.Context, login, password string) (User, error) {
+	u, _, err := a.byLogin(ctx, strings.ToLower(login))
+	if errors.Is(err, sql.ErrNoRows) {
+		return User{}, ErrWrongPassword
+	}
+	if err != nil {
+		return User{}, err
+	}
 	hash, err := a.hash(ctx, password)
 	if err != nil {
-		return err
+		return User{}, err
 	}
 	_, err = a.db.Write.ExecContext(ctx,
-		`UPDATE users SET pass_hash = ?, session_epoch = session_epoch + 1 WHERE id = ?`, hash, userID)
+		`UPDATE users SET pass_hash = ?, session_epoch = session_epoch + 1 WHERE id = ?`, hash, u.ID)
 	if err != nil {
-		return fmt.Errorf("planner: changing a password: %w", err)
+		return User{}, fmt.Errorf("planner: changing a password: %w", err)
 	}
-	return nil
+	return u, nil
 }
 
 const userColumns = `u.id, u.login, COALESCE(u.tz, ''), u.tz_auto, u.locale, u.theme`

@@ -1,0 +1,155 @@
+// Package web is the planner as a browser sees it: pages, forms and fragments.
+// Reading order: routes.go (what there is), app.go (who stands around it), then
+// actions.go and pages.go (what each does), view.go (how a row looks).
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/onceward/onceward"
+	"github.com/onceward/onceward/outbox"
+	"github.com/onceward/onceward/planner/internal/account"
+	"github.com/onceward/onceward/planner/internal/store"
+	"github.com/onceward/onceward/planner/internal/task"
+)
+
+const (
+	// retention is how long the guard remembers an answer, and maxAge how old a
+	// waiting change may be when it is sent by itself: a pupil's weekend without
+	// a phone is shorter than either, and what is sent by itself is always younger
+	// than what the guard remembers.
+	retention = 7 * 24 * time.Hour
+	maxAge    = 6 * 24 * time.Hour
+	// maxWait is how long a form's second submission waits for the first one's
+	// answer, instead of showing a person a page that says "409".
+	maxWait = 5 * time.Second
+	// maxBody is the largest request; a title has 500 characters.
+	maxBody = 64 << 10
+	// runTime bounds a handler whose client may have left.
+	runTime = 30 * time.Second
+
+	loginPath = "/auth/login"
+	keyField  = "_key"
+)
+
+// Config is what an App needs. DB, Keys and Secret are required.
+type Config struct {
+	DB     *store.DB
+	Keys   onceward.Store // the guard's, in the same database
+	Secret []byte         // makes the owner's tags of waiting changes
+	// Now is the clock. Nil means time.Now.
+	Now func() time.Time
+	// Logger is told of requests and decisions. Nil means none.
+	Logger *slog.Logger
+	// Limits counts tries to log in and to register for callers on this machine
+	// too; by default only for others.
+	Limits bool
+	// Proxies are believed about whom they speak for (X-Forwarded-For and
+	// X-Forwarded-Proto). None are by default.
+	Proxies []netip.Prefix
+}
+
+// App is the planner's http.Handler. It is safe for concurrent use.
+type App struct {
+	cfg      Config
+	log      *slog.Logger
+	now      func() time.Time
+	accounts *account.Accounts
+	tasks    *task.Tasks
+	guard    *onceward.Guard
+	static   *static
+	handler  http.Handler
+	closing  atomic.Bool
+}
+
+// New puts the planner together. The caller ends it with Close.
+func New(cfg Config) (*App, error) {
+	if cfg.DB == nil || cfg.Keys == nil || len(cfg.Secret) == 0 {
+		return nil, errors.New("planner: web.New needs DB, Keys and Secret")
+	}
+	a := &App{cfg: cfg, log: cfg.Logger, now: cfg.Now, static: newStatic()}
+	if a.log == nil {
+		a.log = slog.New(slog.DiscardHandler)
+	}
+	if a.now == nil {
+		a.now = time.Now
+	}
+	a.accounts = account.New(cfg.DB, a.now)
+	a.tasks = task.New(cfg.DB, a.now)
+
+	guard, err := onceward.New(cfg.Keys, outbox.Owned(scope, cfg.Secret), onceward.Config{
+		FormField:  keyField,
+		MaxWait:    maxWait,
+		MaxRuntime: runTime,
+		Retention:  retention,
+		MaxRequest: maxBody,
+		Error:      a.refuse,
+		Logger:     a.log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
+	a.guard = guard
+	a.handler = a.observe(a.routes())
+	return a, nil
+}
+
+// ServeHTTP serves the whole site.
+func (a *App) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.handler.ServeHTTP(w, r) }
+
+// Accounts are the people of this planner.
+func (a *App) Accounts() *account.Accounts { return a.accounts }
+
+// Tasks are their tasks.
+func (a *App) Tasks() *task.Tasks { return a.tasks }
+
+// Drain makes /readyz say that no new work should come; what runs goes on.
+func (a *App) Drain() { a.closing.Store(true) }
+
+// Close waits, as long as ctx allows, for the changes that still run, also those
+// whose clients have left. Call it after http.Server.Shutdown and before the
+// database is closed.
+func (a *App) Close(ctx context.Context) error {
+	a.Drain()
+	return a.guard.Close(ctx)
+}
+
+// guarded is what stands around everything that belongs to one person, outermost
+// first. The order matters, and is not a question of taste:
+//
+//	Edge outside everything, or the outbox would see redirects that it cannot read;
+//	session outside the guard, or the guard would not know whose key it is (it
+//	answers 500 then, loudly, instead of mixing people up);
+//	the guard outside the handlers, and nothing that changes data outside the guard.
+func (a *App) guarded(handlers http.Handler) http.Handler {
+	return outbox.Edge(a.bounded(a.session(a.guard.Handler(handlers))), outbox.EdgeConfig{
+		Login:     loginPath,
+		Retention: retention,
+		Logger:    a.log,
+	})
+}
+
+// bounded refuses what no page of ours would send: requests of other sites, and
+// bodies that are too large.
+func (a *App) bounded(next http.Handler) http.Handler {
+	cross := http.NewCrossOriginProtection()
+	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.fail(w, r, http.StatusForbidden, "err.403")
+	}))
+	limited := http.MaxBytesHandler(next, maxBody)
+	return cross.Handler(limited)
+}
+
+// scope says whose key a request carries: the account's, so that one person's
+// phone and laptop share their keys and two people never do. Empty means that
+// session did not run, and the guard says so.
+func scope(r *http.Request) (string, error) {
+	return userOf(r).ID, nil
+}

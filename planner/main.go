@@ -1,0 +1,175 @@
+// Command planner is a planner for pupils: homework written down in five seconds,
+// without a network and without a passport, and surely saved.
+//
+//	go run ./planner -addr 127.0.0.1:8080 -data ./planner-data
+//
+// Everything that it knows is in one file, planner.db, in the data folder.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+	_ "time/tzdata" // people's zones, also on a machine that has none
+
+	"github.com/onceward/onceward/planner/internal/store"
+	"github.com/onceward/onceward/planner/internal/web"
+	"github.com/onceward/onceward/sqlitestore"
+)
+
+// stopWithin is how long a graceful shutdown waits for what runs. It is longer
+// than any handler may take (web's 30 s): a change that was begun is finished and
+// answered, and nobody's tap falls between two versions.
+const stopWithin = 40 * time.Second
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
+		if !errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+}
+
+// run is the whole program; it returns when ctx is done and everything that ran
+// is finished. The address that it listens on is printed to stdout, the log goes
+// to stderr.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
+	flags := flag.NewFlagSet("planner", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	addr := flags.String("addr", "127.0.0.1:8080", "listen on this `address`")
+	data := flags.String("data", "./planner-data", "keep everything in this `folder`")
+	demo := flags.Bool("seed-demo", false, "fill the account \"demo\" and print its password")
+	limits := flags.Bool("limits", false, "count tries to log in and to register from this machine too")
+	proxies := flags.String("trust-proxy", "", "believe X-Forwarded-For and X-Forwarded-Proto of these `networks` (CIDR, with commas)")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	trusted, err := networks(*proxies)
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(stderr, nil))
+
+	db, err := store.Open(ctx, *data)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	secret, err := db.Secret(ctx, "owner")
+	if err != nil {
+		return err
+	}
+	// The keys live in the planner's own file and share its writer: one fsync may
+	// serve a key and somebody else's task.
+	keys, err := sqlitestore.New(ctx, db.Write, sqlitestore.Config{Read: db.Read})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, keys.Close(context.WithoutCancel(ctx))) }()
+	app, err := web.New(web.Config{DB: db, Keys: keys, Secret: secret, Logger: log, Limits: *limits, Proxies: trusted})
+	if err != nil {
+		return err
+	}
+	if *demo {
+		if err := seedDemo(ctx, app, stdout); err != nil {
+			return err
+		}
+	}
+	listener, err := net.Listen("tcp", *addr)
+	if err != nil {
+		return fmt.Errorf("planner: %w", err)
+	}
+	fmt.Fprintf(stdout, "planner: http://%s, data in %s\n", listener.Addr(), *data)
+
+	sweeping, stopSweeping := context.WithCancel(ctx)
+	swept := make(chan struct{})
+	go func() { defer close(swept); sweep(sweeping, app, log) }()
+	err = serve(ctx, listener, app, log)
+	stopSweeping()
+	<-swept
+	return err
+}
+
+// serve answers requests until ctx is done. Then no connection is accepted any
+// more, what runs is finished and answered, and the changes whose clients have
+// left are finished too.
+func serve(ctx context.Context, listener net.Listener, app *web.App, log *slog.Logger) error {
+	server := &http.Server{
+		Handler:           app,
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       30 * time.Second,
+		WriteTimeout:      time.Minute,
+		// Long, for a connection that the server closes while a request is on its
+		// way is what makes a browser send that request a second time by itself.
+		IdleTimeout: 3 * time.Minute,
+		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("planner: serving: %w", err)
+	case <-ctx.Done():
+	}
+	log.Info("planner: stopping")
+	app.Drain()
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
+	defer cancel()
+	err := server.Shutdown(end)
+	if err != nil {
+		err = fmt.Errorf("planner: stopping: %w", err)
+	}
+	return errors.Join(err, app.Close(end))
+}
+
+// sweep deletes now and then what is no longer needed.
+func sweep(ctx context.Context, app *web.App, log *slog.Logger) {
+	tick := time.NewTicker(time.Hour)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		err := app.Accounts().Sweep(ctx)
+		for err == nil {
+			var n int64
+			if n, err = app.Tasks().Sweep(ctx, 500); n < 500 {
+				break
+			}
+		}
+		if err != nil && ctx.Err() == nil {
+			log.Error("planner: sweeping", "error", err)
+		}
+	}
+}
+
+func networks(list string) ([]netip.Prefix, error) {
+	var all []netip.Prefix
+	for s := range strings.SplitSeq(list, ",") {
+		if s = strings.TrimSpace(s); s == "" {
+			continue
+		}
+		p, err := netip.ParsePrefix(s)
+		if err != nil {
+			return nil, fmt.Errorf("planner: -trust-proxy: %w", err)
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
