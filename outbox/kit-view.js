@@ -79,7 +79,7 @@ export function strip(snapshot, seen) {
     if (n) parts.push({ name, n });
   }
   if (stuck && !login) parts.push({ name: 'stuck', n: stuck });
-  if (!parts.length && snapshot.foreign) parts.push({ name: 'foreign', n: snapshot.foreign });
+  if (!parts.length && snapshot.foreign) parts.push({ name: 'foreign' });
   return parts;
 }
 

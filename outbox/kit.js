@@ -6,22 +6,20 @@
 //                        (waiting, login, refused, ask, stuck) while something
 //                        of it is not saved
 //   data-outbox-caption  within a row: where its caption goes (else at its end)
-//   data-outbox-wish     on a control or form that asks: the word for what it
-//                        wishes; its row has data-outbox-wished="word" from the
-//                        tap until the answer, for the page's CSS to show
 //   data-outbox-open     a button that opens the list
 //   data-outbox-edit     on a row: "outbox:edit" there is handled by the page
 //   data-outbox-logout   on a form: asks first, while something is not saved
 import { outbox } from './page.js';
 import { fields, mark, nextLook, readable, reason, stateName, strip } from './kit-view.js';
-import { speaker } from './texts.js';
+import { speaker, spoken } from './texts.js';
 
 /** @typedef {import('./kit-view.js').Entry} Entry */
 
 const root = document.documentElement;
 /** @type {{login?: string, softLimit?: number, texts?: Record<string, string>}} */
 const config = JSON.parse(document.querySelector('meta[name=outbox-config]')?.getAttribute('content') || '{}');
-const { say, ago } = speaker(root.lang, config.texts);
+const { words } = await import(`./words.${spoken(root.lang)}.js`);
+const { say, ago } = speaker(root.lang, words, config.texts);
 
 /**
  * @param {string} tag
@@ -32,6 +30,14 @@ function make(tag, name, ...children) {
   const el = document.createElement(tag);
   el.className = `outbox-${name}`;
   el.append(...children);
+  return el;
+}
+
+/** @param {string} name */
+function makeStatus(name) {
+  const el = make('p', name);
+  el.setAttribute('role', 'status');
+  el.setAttribute('aria-live', 'polite');
   return el;
 }
 
@@ -53,6 +59,21 @@ function loginLink() {
   return el;
 }
 
+/** @param {...(Node|string)} children */
+function makeDialog(...children) {
+  const el = /** @type {HTMLDialogElement} */ (make('dialog', 'dialog', ...children));
+  el.onclick = (event) => event.target === el && el.close();
+  return el;
+}
+
+/**
+ * @param {string} types
+ * @param {(event: any) => void} fn
+ */
+function on(types, fn, capture = false) {
+  for (const type of types.split(' ')) document.addEventListener(type, fn, capture);
+}
+
 /** @returns {Entry[]} */
 const entries = () => outbox.snapshot.entries ?? [];
 
@@ -62,10 +83,7 @@ const seen = () => ({ now: Date.now(), soft: config.softLimit ?? 8000, queued: (
 
 // --- The strip ---
 
-const text = make('p', 'text');
-text.setAttribute('role', 'status');
-text.setAttribute('aria-live', 'polite');
-text.setAttribute('aria-atomic', 'true');
+const text = makeStatus('text');
 const enter = loginLink();
 const look = button('look', open);
 const bar = make('div', 'strip', text, make('div', 'buttons', enter, look));
@@ -100,40 +118,28 @@ function drawStrip() {
 
 // --- The rows ---
 
-/** @type {Map<Element, string>} what a tap wished, until its entry is known */
-const wishes = new Map();
-
 /** @param {Entry} e */
 function askerOf(e) {
   const el = asked.get(e.key);
-  if (el?.isConnected) return el;
+  if (el?.isConnected && el.closest) return el; // the document itself may be told
   return e.el ? document.getElementById(e.el.replace(/^#/, '')) : null;
 }
 
 function drawRows() {
   /** @type {Map<HTMLElement, Entry[]>} */
   const rows = new Map();
-  /** @type {Map<Element, string>} */
-  const wished = new Map(wishes);
   for (const e of entries()) {
-    const asker = askerOf(e);
-    const row = /** @type {HTMLElement|null|undefined} */ (asker?.closest('[data-outbox-row]'));
-    if (!row) continue;
-    rows.set(row, [...(rows.get(row) ?? []), e]);
-    const wish = asker?.closest('[data-outbox-wish]')?.getAttribute('data-outbox-wish');
-    if (wish && e.state !== 'refused') wished.set(row, wish);
+    const row = /** @type {HTMLElement|null|undefined} */ (askerOf(e)?.closest('[data-outbox-row]'));
+    if (row) rows.set(row, [...(rows.get(row) ?? []), e]);
   }
-  for (const el of document.querySelectorAll('[data-outbox-state],[data-outbox-wished]')) {
-    const row = /** @type {HTMLElement} */ (el);
-    if (!rows.has(row)) unmark(row);
-    if (!wished.has(row)) delete row.dataset.outboxWished;
+  for (const row of document.querySelectorAll('[data-outbox-state]')) {
+    if (!rows.has(/** @type {HTMLElement} */ (row))) unmark(/** @type {HTMLElement} */ (row));
   }
   for (const [row, list] of rows) {
     const m = mark(list, seen());
     if (m) markRow(row, m.state, m.entry);
     else unmark(row);
   }
-  for (const [row, wish] of wished) /** @type {HTMLElement} */ (row).dataset.outboxWished = wish;
 }
 
 /** @param {HTMLElement} row */
@@ -174,11 +180,8 @@ const title = make('h2', 'title', say('title'));
 title.id = 'outbox-title';
 title.tabIndex = -1;
 const sendAll = button('flush', () => outbox.flush());
-const dialog = /** @type {HTMLDialogElement} */ (
-  make('dialog', 'dialog', title, list, none, make('div', 'actions outbox-foot', sendAll, button('close', () => dialog.close())))
-);
+const dialog = makeDialog(title, list, none, make('div', 'actions outbox-foot', sendAll, button('close', () => dialog.close())));
 dialog.setAttribute('aria-labelledby', title.id);
-dialog.onclick = (e) => e.target === dialog && dialog.close();
 
 /**
  * @typedef {object} Item what the list has of an entry
@@ -194,7 +197,6 @@ dialog.onclick = (e) => e.target === dialog && dialog.close();
 
 /** @type {Map<string, Item>} */
 const items = new Map();
-let ageTimer = 0;
 /** @param {Entry} e */
 const sendable = (e) => e.state === 'waiting' || e.state === 'stuck';
 
@@ -204,8 +206,6 @@ export function open() {
   drawList();
   if (!dialog.open) dialog.showModal();
   title.focus();
-  clearInterval(ageTimer);
-  ageTimer = window.setInterval(() => (dialog.open ? drawList() : clearInterval(ageTimer)), 20_000);
 }
 
 function drawList() {
@@ -238,8 +238,7 @@ function drawList() {
 
 /** @returns {Item} */
 function newItem() {
-  const [label, meta, note, actions] = [make('p', 'label'), make('p', 'meta'), make('p', 'note'), make('div', 'actions')];
-  note.setAttribute('role', 'status');
+  const [label, meta, note, actions] = [make('p', 'label'), make('p', 'meta'), makeStatus('note'), make('div', 'actions')];
   const el = make('li', 'item', label, meta, note, actions);
   list.append(el);
   return { el, label, meta, note, actions, when: make('time', 'when'), drawn: '', sure: false };
@@ -316,19 +315,36 @@ async function copy(words) {
 
 // --- Editing what was refused ---
 
+/** @typedef {HTMLInputElement|HTMLTextAreaElement|HTMLSelectElement} Field */
+
 /** @type {Map<HTMLFormElement, string>} forms that hold a refused entry's text */
 const editing = new Map();
 
-/** @param {Entry} e */
-function formOf(e) {
-  const path = new URL(e.url, location.href).pathname;
-  return [...document.forms].find(
-    (f) => new URL(f.getAttribute('hx-post') || f.action, location.href).pathname === path && fields(e.bodyText).length > 0,
-  );
+/**
+ * The fields of a form that show what the entry says.
+ *
+ * @param {HTMLFormElement} form
+ * @param {Entry} e
+ * @returns {[Field, string][]}
+ */
+function fieldsIn(form, e) {
+  return fields(e.bodyText).flatMap(([name, value]) => {
+    const field = /** @type {Field} */ (form.elements.namedItem(name));
+    return field?.matches?.('input:not([type=hidden]),textarea,select') ? [[field, value]] : [];
+  });
 }
 
 /** @param {Entry} e */
-const editable = (e) => !!askerOf(e)?.closest('[data-outbox-edit]') || !!formOf(e);
+function formOf(e) {
+  const path = new URL(e.url).pathname;
+  return [...document.forms].find((form) => {
+    const to = form.getAttribute('hx-post') ?? form.getAttribute('action') ?? '';
+    return new URL(to, location.href).pathname === path && fieldsIn(form, e).length > 0;
+  });
+}
+
+/** @param {Entry} e */
+const editable = (e) => askerOf(e)?.closest('[data-outbox-edit]') || formOf(e);
 
 /**
  * Puts the text back where it was written. The entry stays until that form is
@@ -339,84 +355,70 @@ const editable = (e) => !!askerOf(e)?.closest('[data-outbox-edit]') || !!formOf(
 function edit(e) {
   dialog.close();
   const event = new CustomEvent('outbox:edit', { bubbles: true, cancelable: true, detail: { key: e.key, entry: e } });
-  if (!(askerOf(e) ?? document).dispatchEvent(event)) return;
   const form = formOf(e);
-  if (!form) return;
-  /** @type {HTMLElement|undefined} */
-  let first;
-  for (const [name, value] of fields(e.bodyText)) {
-    const field = form.elements.namedItem(name);
-    if (!(field instanceof HTMLElement) || (field instanceof HTMLInputElement && field.type === 'hidden')) continue;
-    if (field instanceof HTMLInputElement && /^(checkbox|radio)$/.test(field.type)) field.checked = field.value === value;
-    else if ('value' in field) field.value = value;
+  if (!(askerOf(e) ?? document).dispatchEvent(event) || !form) return;
+  for (const [field, value] of fieldsIn(form, e)) {
+    if (/^(checkbox|radio)$/.test(field.type)) /** @type {HTMLInputElement} */ (field).checked = field.value === value;
+    // What somebody is typing there stays.
+    else field.value = /^text/.test(field.type) && field.value ? `${value} ${field.value}` : value;
     field.dispatchEvent(new Event('input', { bubbles: true }));
-    first ??= field;
   }
   editing.set(form, e.key);
-  first?.focus();
+  fieldsIn(form, e)[0][0].focus();
 }
-
-document.addEventListener(
-  'submit',
-  (event) => {
-    const form = /** @type {HTMLFormElement} */ (event.target);
-    const key = editing.get(form);
-    if (!key) return;
-    editing.delete(form);
-    outbox.discard(key);
-  },
-  true,
-);
 
 // --- Leaving ---
 
-document.addEventListener(
-  'submit',
-  (event) => {
-    const form = /** @type {HTMLFormElement} */ (event.target);
-    const left = entries();
-    if (!form.matches('[data-outbox-logout]') || !left.length || form.dataset.outboxLogout === 'yes') return;
+/**
+ * @param {HTMLFormElement} form
+ * @param {HTMLElement|null} by
+ */
+function askToLeave(form, by) {
+  const note = makeStatus('note');
+  const leave = () => {
+    form.dataset.outboxLogout = 'yes';
+    ask.close();
+    form.requestSubmit(by);
+  };
+  const send = button('leave.send', async () => {
+    note.textContent = say('sending');
+    outbox.flush();
+    for (let i = 0; i < 50 && entries().some((e) => e.state === 'waiting' || e.state === 'sending'); i++) {
+      await new Promise((go) => setTimeout(go, 200));
+    }
+    if (entries().length) note.textContent = say('leave.failed');
+    else if (ask.open) leave();
+  });
+  const drop = async () => {
+    for (const e of entries()) await outbox.discard(e.key);
+    leave();
+  };
+  const head = make('h2', 'title', say('leave'));
+  const actions = [send, button('leave.keep', leave), button('leave.drop', drop, 'outbox-danger'), button('leave.stay', () => ask.close())];
+  const ask = makeDialog(head, note, make('div', 'actions outbox-column', ...actions));
+  ask.setAttribute('aria-label', say('leave'));
+  ask.onclose = () => ask.remove();
+  document.body.append(ask);
+  ask.showModal();
+}
+
+on('submit', (event) => {
+  const form = event.target;
+  const key = editing.get(form);
+  if (key) {
+    editing.delete(form);
+    outbox.discard(key);
+  }
+  if (form.matches('[data-outbox-logout]:not([data-outbox-logout=yes])') && entries().length) {
     event.preventDefault();
     event.stopImmediatePropagation();
-    const by = /** @type {SubmitEvent} */ (event).submitter;
-    const note = make('p', 'note');
-    note.setAttribute('role', 'status');
-    const leave = () => {
-      form.dataset.outboxLogout = 'yes';
-      form.requestSubmit(by);
-    };
-    const send = button('leave.send', async () => {
-      send.disabled = true;
-      note.textContent = say('sending');
-      for (const e of left) if (e.state === 'refused' || e.state === 'stuck') outbox.retry(e.key);
-      outbox.flush();
-      for (let i = 0; i < 50 && entries().length; i++) await new Promise((r) => setTimeout(r, 200));
-      send.disabled = false;
-      if (entries().length) note.textContent = say('leave.failed');
-      else leave();
-    });
-    const drop = button(
-      'leave.drop',
-      async () => {
-        for (const e of left) await outbox.discard(e.key);
-        leave();
-      },
-      'outbox-danger',
-    );
-    const ask = /** @type {HTMLDialogElement} */ (
-      make('dialog', 'dialog', make('h2', 'title', say('leave', left.length)), note,
-        make('div', 'actions outbox-column', send, button('leave.keep', leave), drop, button('leave.stay', () => ask.close())))
-    );
-    ask.setAttribute('aria-label', say('leave', left.length));
-    ask.onclose = () => ask.remove();
-    document.body.append(ask);
-    ask.showModal();
-  },
-  true,
-);
+    askToLeave(form, event.submitter);
+  }
+}, true);
 
 // --- What happens ---
 
+/** Draws everything anew: for a page that has changed its rows by itself. */
 export function refresh() {
   drawStrip();
   drawRows();
@@ -426,82 +428,17 @@ export function refresh() {
   if (wait) lookTimer = window.setTimeout(refresh, wait);
 }
 
-let badge = 0;
-outbox.addEventListener('change', () => {
+outbox.addEventListener('change', refresh);
+on('outbox:queued', (event) => asked.set(event.detail.key, event.target));
+on('outbox:delivered outbox:refused', (event) => asked.delete(event.detail.key));
+on('outbox:queued outbox:delivered outbox:refused outbox:unsaved', (event) => {
+  unsaved = event.type === 'outbox:unsaved';
   refresh();
-  const n = entries().length;
-  if (n !== badge) (n ? navigator.setAppBadge?.(n) : navigator.clearAppBadge?.())?.catch(() => {});
-  badge = n;
-});
-
-document.addEventListener('outbox:queued', (event) => {
-  const key = /** @type {CustomEvent} */ (event).detail?.key;
-  if (key && event.target instanceof Element) asked.set(key, event.target);
-  unsaved = false;
-  refresh();
-});
-for (const type of ['outbox:delivered', 'outbox:refused']) {
-  document.addEventListener(type, (event) => {
-    asked.delete(/** @type {CustomEvent} */ (event).detail?.key);
-    unsaved = false;
-    unwish(event);
-  });
-}
-document.addEventListener('outbox:unsaved', (event) => {
-  unsaved = true;
-  unwish(event);
 });
 // Rows come and go with htmx (2 and 4).
-for (const type of ['htmx:afterSettle', 'htmx:after:swap']) document.addEventListener(type, refresh);
-
-// --- Wishes: the tap shows at once ---
-
-/** @param {Event} event */
-const rowOf = (event) => (event.target instanceof Element ? event.target.closest('[data-outbox-row]') : null);
-
-/** @param {Event} event */
-function wish(event) {
-  const row = rowOf(event);
-  const word = /** @type {Element} */ (event.target).closest?.('[data-outbox-wish]')?.getAttribute('data-outbox-wish');
-  if (!row || !word) return;
-  wishes.set(row, word);
-  drawRows();
-  // The control that was pressed may be gone now, and the focus with it.
-  const active = document.activeElement;
-  if (active && row.contains(active) && !active.getClientRects().length) {
-    const shown = [...row.querySelectorAll('[data-outbox-wish]')].flatMap((el) => [el, ...el.querySelectorAll('button')]);
-    /** @type {HTMLElement|undefined} */ (shown.find((el) => el.matches('button,a,input') && el.getClientRects().length))?.focus();
-  }
-}
-
-/** @param {Event} event */
-function unwish(event) {
-  const row = rowOf(event);
-  if (row) wishes.delete(row);
-  refresh();
-}
-for (const type of ['htmx:beforeRequest', 'htmx:before:request', 'submit']) document.addEventListener(type, wish);
-for (const type of ['htmx:afterRequest', 'htmx:finally:request']) document.addEventListener(type, unwish);
-
-// A double tap on a row whose first tap has put the opposite control under the
-// finger is one tap: the second is nobody's wish.
-let tap = { row: '', word: '', at: -1000 };
-document.addEventListener(
-  'click',
-  (event) => {
-    const target = /** @type {Element} */ (event.target);
-    if (target.closest?.('[data-outbox-open]')) open();
-    const word = target.closest?.('[data-outbox-wish]')?.getAttribute('data-outbox-wish');
-    const row = rowOf(event)?.id;
-    if (!word || !row) return;
-    if (event.timeStamp - tap.at < 500 && tap.row === row && tap.word !== word) {
-      event.preventDefault();
-      event.stopImmediatePropagation();
-      return;
-    }
-    tap = { row, word, at: event.timeStamp };
-  },
-  true,
-);
+on('htmx:afterSettle htmx:after:swap', refresh);
+on('click', (event) => {
+  if (event.target.closest?.('[data-outbox-open]')) open();
+});
 
 refresh();
