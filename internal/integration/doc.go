@@ -1,0 +1,8 @@
+// Package integration holds the tests that need third-party code, servers or
+// browsers, and those that look at the repository as a whole. It is never
+// tagged and nobody imports it; what it needs reaches no user.
+//
+//	browser/    the outbox and the planner in Chromium, Firefox and WebKit
+//	cmd/suite   runs every check of the repository
+//	cmd/sqlq    asks an SQLite file one question; the browser tests use it
+package integration
