@@ -1,0 +1,87 @@
+// @ts-check
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { announced, authPath, deny, fragment, headers, keptHeaders, parseFragment, parseKey } from './announce.js';
+
+const vectors = (/** @type {string} */ name) =>
+  JSON.parse(readFileSync(new URL(`../vectors/${name}.json`, import.meta.url), 'utf8'));
+const site = { origin: 'https://app.test' };
+/** @param {any} r */
+const request = (r) => ({
+  url: 'https://app.test/tasks',
+  method: 'POST',
+  mode: 'cors',
+  ...r,
+  headers: new Headers(r.headers ?? {}),
+});
+
+for (const c of vectors('keys').cases) {
+  test(`key: ${c.name} (B068)`, () => assert.equal(parseKey(c.value), c.key));
+}
+test('key: no header is no key', () => assert.equal(parseKey(null), null));
+
+for (const c of vectors('fragments').cases) {
+  test(`fragment: ${c.name}`, () => {
+    assert.equal(fragment(c.announcement), c.fragment);
+    assert.deepEqual(parseFragment(c.fragment), { label: '', el: '', ...c.announcement });
+  });
+}
+test('fragment: others announce nothing', () => {
+  for (const f of vectors('fragments').not) assert.equal(parseFragment(f), null, f);
+});
+
+test('a request with a key and an owner is ours (R27, R33)', () => {
+  const a = announced(request({ headers: headers({ key: 'k1', owner: 'u1', label: 'Хлеб', el: 'task-5', swap: 'outerHTML #task-5' }) }), site);
+  assert.deepEqual(a, { key: 'k1', owner: 'u1', url: 'https://app.test/tasks', nav: false, back: '', label: 'Хлеб', el: 'task-5', swap: 'outerHTML #task-5' });
+});
+
+test('a form navigation with the fragment is ours, and its URL is the bare one', () => {
+  const url = 'https://app.test/tasks?x=1' + fragment({ key: 'k1', owner: 'u1', back: '/today' });
+  const a = announced(request({ url, mode: 'navigate' }), site);
+  assert.equal(a?.url, 'https://app.test/tasks?x=1');
+  assert.equal(a?.nav, true);
+  assert.equal(a?.back, '/today');
+});
+
+test('nobody else is ever given a 202 (W9, W14, R28): what is not announced goes its own way', () => {
+  const both = { 'Idempotency-Key': 'k1', 'Outbox-Owner': 'u1' };
+  const hash = fragment({ key: 'k1', owner: 'u1', back: '/' });
+  for (const r of [
+    { headers: {} },
+    { headers: { 'Idempotency-Key': 'k1' } },
+    { headers: { 'Outbox-Owner': 'u1' } },
+    { headers: { ...both, 'Idempotency-Key': 'a, b' } },
+    { method: 'GET', headers: both },
+    { method: 'HEAD', headers: both },
+    { url: 'https://cdn.test/tasks', headers: both },
+    { url: 'https://app.test/auth/login', headers: both },
+    { url: 'https://app.test/auth', headers: both },
+    { url: 'https://app.test/api/billing/pay', headers: both },
+    { mode: 'navigate' },
+    { mode: 'navigate', headers: both },
+    { mode: 'navigate', method: 'GET', url: 'https://app.test/tasks' + hash },
+    { mode: 'navigate', url: 'https://app.test/auth/login' + hash },
+    { mode: 'cors', url: 'https://app.test/tasks' + hash },
+  ]) {
+    assert.equal(announced(request(r), site), null, JSON.stringify(r));
+  }
+});
+
+test('the deny-list ends at a path segment: /authors is no /auth (R33)', () => {
+  for (const p of ['/authors', '/author/1', '/api/billings', '/api']) assert.ok(!deny.test(p), p);
+  for (const p of ['/auth', '/auth/login', '/api/billing', '/miniapp/auth/x']) assert.ok(deny.test(p), p);
+  for (const p of ['/login', '/auth/logout', '/register']) assert.ok(authPath.test(p), p);
+  for (const p of ['/logins', '/tasks/login']) assert.ok(!authPath.test(p), p);
+});
+
+test('an entry keeps the headers that shape the answer and no credentials (W10, R34)', () => {
+  const h = new Headers({
+    'HX-Request': 'true', 'HX-Target': 'task-5', 'HX-Trigger': 'b', 'HX-Boosted': 'true', 'HX-Prompt': 'x',
+    Accept: 'text/html', 'X-CSRF-Token': 't', 'X-Requested-With': 'XMLHttpRequest', 'Content-Type': 'application/json',
+    Authorization: 'Bearer s', 'X-Api-Key': 's', 'Outbox-El': 'x', 'Idempotency-Key': 'k',
+  });
+  assert.deepEqual(Object.keys(keptHeaders(h)).sort(), [
+    'accept', 'content-type', 'hx-boosted', 'hx-prompt', 'hx-request', 'hx-target', 'hx-trigger', 'x-csrf-token', 'x-requested-with',
+  ]);
+});

@@ -1,0 +1,110 @@
+// @ts-check
+// What an answer means to the entry it answers. The table is
+// ../vectors/answers.json, one for Go and JavaScript; this file is its rules.
+
+/**
+ * @typedef {object} Answer an answer's head, or the lack of one
+ * @property {number} [status] 0 or absent: no answer came (network error, time-out)
+ * @property {string} [type] the response's type: 'opaqueredirect' hides everything
+ * @property {boolean} [redirected] a redirect was followed on the way
+ * @property {{get(name: string): string | null}} [headers]
+ */
+
+/**
+ * @typedef {'done' | 'refused' | 'wait' | 'login' | 'ask' | 'parked' | 'unguarded' | 'down' | 'odd'} Verdict
+ *
+ * done       acknowledged: the entry may be forgotten
+ * refused    acknowledged or final: the entry leaves the line and is shown
+ * wait       our server says later: the line stops
+ * login      the session is over: the owner's line waits
+ * ask        nobody knows whether it was done: the person decides
+ * parked     the session is another account's
+ * unguarded  done by a route that nothing guards: never sent again
+ * down       no answer, or a proxy's 502, 503, 504: the line stops, for as long as it takes
+ * odd        an answer from somebody else (captive portal, firewall): the line stops, and is counted
+ */
+
+/**
+ * @typedef {object} Acknowledge for servers that are not ours: their own proof of delivery
+ * @property {string} header
+ * @property {string[]} [values] absent: the header alone is enough
+ */
+
+/** @type {Record<string, Verdict>} */
+const outboxStatus = {
+  auth: 'login',
+  owner: 'parked',
+  expired: 'ask',
+  unguarded: 'unguarded',
+};
+
+/** @type {Record<string, Verdict>} */
+const idempotencyStatus = {
+  'in-progress': 'wait',
+  unavailable: 'wait',
+  quota: 'wait',
+  'key-reused': 'refused',
+  'key-invalid': 'refused',
+  'key-missing': 'refused',
+  'too-large': 'refused',
+  'outcome-unknown': 'ask',
+  'key-expired': 'ask',
+};
+
+/**
+ * The word before the parameters: executed;key="…" gives executed.
+ *
+ * @param {string | null | undefined} value
+ */
+export function statusToken(value) {
+  return (value ?? '').split(';')[0].trim();
+}
+
+/**
+ * @param {number} status
+ * @returns {Verdict}
+ */
+function released(status) {
+  if (status === 401) return 'login';
+  if (status >= 500 || status === 408 || status === 425 || status === 429) return 'wait';
+  return 'refused';
+}
+
+/**
+ * The status line alone proves nothing: without one of the marks that only our
+ * server makes, an answer was somebody else's.
+ *
+ * @param {Answer} answer
+ * @param {Acknowledge} [own]
+ * @returns {Verdict}
+ */
+export function verdict(answer, own) {
+  const status = answer.status ?? 0;
+  if (answer.type === 'opaqueredirect' || answer.redirected) return 'odd';
+  if (!status) return 'down';
+  const header = (/** @type {string} */ name) => answer.headers?.get(name);
+  let token = statusToken(header('Idempotency-Status'));
+  if (own) {
+    const value = header(own.header);
+    if (value != null && (!own.values || own.values.includes(statusToken(value)))) token = 'executed';
+  }
+  if (token === 'executed' || token === 'replayed') return status < 400 ? 'done' : 'refused';
+  const said = statusToken(header('Outbox-Status'));
+  if (Object.hasOwn(outboxStatus, said)) return outboxStatus[said];
+  if (token === 'released') return released(status);
+  if (Object.hasOwn(idempotencyStatus, token)) return idempotencyStatus[token];
+  return status === 502 || status === 503 || status === 504 ? 'down' : 'odd';
+}
+
+/**
+ * How long Retry-After asks to wait, in milliseconds; 0: it does not.
+ *
+ * @param {string | null | undefined} value seconds or a date (RFC 9110 section 10.2.3)
+ * @param {number} now
+ * @param {number} most
+ */
+export function retryAfter(value, now, most) {
+  if (!value) return 0;
+  const ms = /^\s*\d+\s*$/.test(value) ? Number(value) * 1000 : Date.parse(value) - now;
+  return ms > 0 ? Math.min(ms, most) : 0;
+}

@@ -1,0 +1,83 @@
+// @ts-check
+// What the engine does to bodies.
+
+/**
+ * FNV-1a: only to notice that a key came with another body.
+ *
+ * @param {ArrayBuffer | null} body
+ */
+export function checksum(body) {
+  let h = 0x811c9dc5;
+  for (const b of new Uint8Array(body ?? [])) h = Math.imul(h ^ b, 0x01000193);
+  return h >>> 0;
+}
+
+/**
+ * The body for a person to read or copy; '' if it is no text.
+ *
+ * @param {string | undefined} type
+ * @param {ArrayBuffer | null} body
+ */
+export function readable(type, body) {
+  if (!body || !/^(text\/|application\/(json|x-www-form-urlencoded))/i.test(type ?? '')) return '';
+  return new TextDecoder().decode(body.slice(0, 8192));
+}
+
+/**
+ * An answer in words.
+ *
+ * @param {import('./engine.js').Answer} answer
+ */
+export function said(answer) {
+  const type = answer.headers.get('Content-Type') ?? '';
+  if (!/^(text\/|application\/([\w.-]+\+)?json)/i.test(type)) return '';
+  const text = new TextDecoder().decode(answer.body.slice(0, 16_384));
+  if (/json/i.test(type)) {
+    try {
+      const { detail, title } = JSON.parse(text);
+      return String(detail ?? title ?? '').slice(0, 500);
+    } catch {
+      return '';
+    }
+  }
+  return text
+    .replace(/<(script|style|head|title)\b[\s\S]*?<\/\1>/gi, ' ')
+    .replace(/<[^>]*>/g, ' ')
+    .replace(/\s+/g, ' ')
+    .trim()
+    .slice(0, 500);
+}
+
+/**
+ * The key stands in the body too, in a form's hidden field; both say the same.
+ *
+ * @param {ArrayBuffer} body
+ * @param {string} from
+ * @param {string} to
+ */
+export function rename(body, from, to) {
+  const bytes = new Uint8Array(body);
+  const old = new TextEncoder().encode(from);
+  const next = new TextEncoder().encode(to);
+  /** @type {number[]} */
+  const at = [];
+  for (let i = 0; i + old.length <= bytes.length; i++) {
+    if (old.every((b, j) => bytes[i + j] === b)) {
+      at.push(i);
+      i += old.length - 1;
+    }
+  }
+  const out = new Uint8Array(bytes.length + at.length * (next.length - old.length));
+  let read = 0;
+  let write = 0;
+  for (const i of [...at, bytes.length]) {
+    out.set(bytes.subarray(read, i), write);
+    write += i - read;
+    read = i + old.length;
+    if (i < bytes.length) {
+      out.set(next, write);
+      write += next.length;
+    }
+  }
+  return out.buffer;
+}

@@ -1,0 +1,1010 @@
+// @ts-check
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { reply, world } from './sim.js';
+
+/** @param {any} w */
+const bodies = (w) => w.server.effects.map((/** @type {any} */ e) => e.body);
+/** @param {any} w */
+const states = (w) => w.entries().map((/** @type {any} */ e) => `${e.key}:${e.state}`);
+
+test('online: one request, the answer goes to the page, nothing stays', async () => {
+  const w = world();
+  const a = w.program();
+  w.watch = (_, init) => assert.deepEqual([init.redirect, init.mode, init.credentials, init.cache], ['manual', 'same-origin', 'same-origin', 'no-store']);
+  const t = a.tap('done');
+  await w.clock.go(0);
+  assert.equal(t.result.kind, 'answer');
+  assert.equal(new TextDecoder().decode(t.result.answer.body), '<li>done</li>');
+  assert.deepEqual([w.server.requests.length, w.entries().length, w.disk.bodies.size], [1, 0, 0]);
+  const r = w.server.requests[0];
+  assert.deepEqual([r.key, r.owner, r.attempt, r.age], [t.key, 'A', '1', null]);
+});
+
+test('I1, I3: entry, body and firstSentAt are committed before the first byte (R20, W8)', async () => {
+  const w = world();
+  const seen = /** @type {any[]} */ ([]);
+  w.net = () => {
+    const [e] = w.entries();
+    seen.push([e.state, e.firstSentAt, w.disk.bodies.has(e.key)]);
+    return 'ok';
+  };
+  w.program().tap('x');
+  await w.clock.go(0);
+  assert.deepEqual(seen, [['sending', w.clock.now(), true]]);
+});
+
+test('W1, R21: a 502 while the network is up is sent again by a kick, without any online event', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = '502';
+  const t = a.tap('done');
+  await w.clock.go(0);
+  assert.equal(t.result.kind, 'queued');
+  assert.deepEqual(states(w), [`${t.key}:waiting`]);
+  await w.clock.go(5_000);
+  w.net = 'ok';
+  void a.outbox.flush();
+  await w.clock.go(0);
+  assert.deepEqual(bodies(w), ['done']);
+  assert.deepEqual(w.entries(), []);
+});
+
+test('W2, R23, B151, scenario 4: a new request does not overtake an older one that waits', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = '502';
+  a.tap('done');
+  await w.clock.go(0);
+  w.net = 'ok';
+  const t = a.tap('undo');
+  await w.clock.go(0);
+  assert.deepEqual(bodies(w), ['done', 'undo']);
+  assert.equal(t.result.kind, 'queued', 'behind one in back-off it is said at once that it waits');
+});
+
+test('4.5: behind an older one in its first send, a tap waits its own soft limit and is answered truly', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = () => (w.server.requests.length ? 'ok' : 'slow');
+  const first = a.tap('1');
+  await w.clock.go(1_000);
+  const second = a.tap('2');
+  await w.clock.go(1_000);
+  assert.ok(!second.result, 'no false "it waits" on a slow link');
+  await w.clock.go(3_500);
+  assert.deepEqual([first.result.kind, second.result.kind], ['answer', 'answer']);
+  assert.deepEqual(bodies(w), ['1', '2']);
+  assert.deepEqual(w.server.requests.map((r) => r.attempt), ['1', '1']);
+});
+
+test('W7, R32, scenario 5: at 8 s the tap is answered "it waits" and the very fetch goes on', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = 'very slow';
+  const t = a.tap('done');
+  await w.clock.go(7_999);
+  assert.ok(!t.result);
+  await w.clock.go(1);
+  assert.equal(t.result.kind, 'queued');
+  assert.equal(t.at, 8_000);
+  assert.equal(w.server.requests.length, 1);
+  assert.equal(w.told.at(-1).pending, 1);
+});
+
+test('scenario 7: a slow first send is delivered by itself, and the key is not sent again before 25 s', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = () => 'slow';
+  w.server.handle = ((h) => (/** @type {string} */ u, /** @type {any} */ i) => h(u, i, { ms: 19_000 }))(w.server.handle);
+  a.tap('done');
+  for (let i = 0; i < 24; i++) {
+    await w.clock.go(1_000);
+    void a.outbox.flush(true);
+  }
+  assert.equal(w.server.requests.length, 1);
+  assert.deepEqual([bodies(w), w.entries()], [['done'], []]);
+});
+
+test('W6, scenario 6: a replay that hangs is given up at the hard limit, which doubles up to 120 s', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = 'blackhole';
+  a.tap('done');
+  await w.clock.go(0);
+  const gaps = [];
+  for (let i = 0; i < 5; i++) {
+    const n = w.entries()[0].attempts;
+    let ms = 0;
+    while (w.entries()[0].attempts === n && w.entries()[0].state === 'sending') {
+      await w.clock.go(1_000);
+      ms += 1_000;
+    }
+    gaps.push(ms);
+    void a.outbox.flush(true);
+    await w.clock.go(0);
+  }
+  assert.deepEqual(gaps, [25_000, 50_000, 100_000, 120_000, 120_000]);
+  w.net = 'ok';
+  await w.clock.go(120_000);
+  void a.outbox.flush(true);
+  await w.clock.go(0);
+  assert.deepEqual(bodies(w), ['done']);
+});
+
+test('scenario 6: "retry" while a send hangs makes no second one', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = 'lost';
+  const t = a.tap('done');
+  await w.clock.go(9_000);
+  void a.outbox.retry(t.key);
+  await w.clock.go(1_000);
+  assert.equal(w.server.requests.length, 1);
+  w.net = 'ok';
+  await w.clock.go(16_000);
+  assert.deepEqual(bodies(w), ['done']);
+  assert.deepEqual(w.server.requests.map((r) => r.attempt), ['1', '2']);
+});
+
+for (const [mode, why] of [
+  ['redirect', 'W3, R25, B132: an expired session hidden behind a redirect is no success'],
+  ['portal', 'B131: a captive portal answers 200'],
+  ['firewall', 'W4: a 403 of somebody else is no refusal'],
+  ['500', 'W17, B130: a 500 is no success'],
+  ['429', 'W4: 429 is no refusal'],
+  ['503', 'W28: 503'],
+  ['cut', 'B136: the answer is cut off'],
+  ['cut in the body', 'B136, W16: an answer counts at its clean end only'],
+  ['refuse', 'offline'],
+]) {
+  test(`${why}: the entry stays and is sent again under its name (B070)`, async () => {
+    const w = world();
+    const a = w.program();
+    w.net = mode;
+    const t = a.tap('done');
+    await w.clock.go(0);
+    assert.equal(t.result.kind, 'queued');
+    assert.deepEqual(states(w), [`${t.key}:waiting`]);
+    w.net = 'ok';
+    await w.clock.go(6_000);
+    void a.outbox.flush();
+    await w.clock.go(0);
+    assert.deepEqual(bodies(w), ['done']);
+    assert.deepEqual(new Set(w.server.requests.map((r) => r.key)), new Set([t.key]));
+    assert.deepEqual(w.entries(), []);
+  });
+}
+
+test('B137: the body is whole at every try', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = 'cut in the body';
+  const raw = new Uint8Array([0x00, 0xff, 0x80, 0xc8, 0x0a]);
+  a.tap('', { body: raw.buffer.slice(0), headers: [['content-type', 'multipart/form-data; boundary=x']] });
+  await w.clock.go(0);
+  for (let i = 0; i < 3; i++) {
+    void a.outbox.flush(true);
+    await w.clock.go(0);
+  }
+  w.net = 'ok';
+  void a.outbox.flush(true);
+  await w.clock.go(0);
+  assert.equal(w.server.requests.length, 5);
+  for (const r of w.server.requests) assert.deepEqual([...Buffer.from(r.body, 'latin1')], [...raw]);
+});
+
+test('W10: what shapes the answer is sent again too; credentials are not kept', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = 'refuse';
+  a.tap('x', { headers: [['hx-request', 'true'], ['hx-target', 'task-5'], ['accept', 'text/html'], ['authorization', 'Bearer s'], ['outbox-el', 'row']] });
+  await w.clock.go(0);
+  assert.equal(JSON.stringify(w.entries()).includes('Bearer'), false);
+  w.net = 'ok';
+  void a.outbox.flush(true);
+  await w.clock.go(0);
+  const h = w.server.requests[0].headers;
+  assert.deepEqual([h.get('hx-target'), h.get('accept'), h.get('authorization'), h.get('outbox-el')], ['task-5', 'text/html', null, null]);
+});
+
+test('a first send has all headers that the page gave it', async () => {
+  const w = world();
+  w.program().tap('x', { headers: [['authorization', 'Bearer s']] });
+  await w.clock.go(0);
+  assert.equal(w.server.requests[0].headers.get('authorization'), 'Bearer s');
+});
+
+test('W28: after a 504 that had acted, 409 in-progress waits for its Retry-After and the line goes on', async () => {
+  const w = world();
+  const a = w.program();
+  let n = 0;
+  w.net = () => ['very slow', 'ok', 'ok', 'ok'][n++] ?? 'ok';
+  a.tap('done');
+  await w.clock.go(25_000);
+  assert.equal(w.entries()[0].state, 'waiting');
+  for (let i = 0; i < 25; i++) {
+    await w.clock.go(1_000);
+    void a.outbox.flush(true);
+  }
+  assert.deepEqual([bodies(w), w.entries()], [['done'], []]);
+});
+
+test('W16, R26, scenario 16: a real 422 leaves the line with its words and its content; the line goes on', async () => {
+  const w = world();
+  const a = w.program();
+  w.server.refusals.set('text=2', 422);
+  w.net = 'refuse';
+  for (const b of ['text=1', 'text=2', 'text=3']) a.tap(b, { label: b });
+  await w.clock.go(0);
+  w.net = 'ok';
+  void a.outbox.flush(true);
+  await w.clock.go(0);
+  assert.deepEqual(bodies(w), ['text=1', 'text=3']);
+  const [e] = w.entries();
+  assert.deepEqual([e.state, e.lastStatus, e.lastText, e.text, e.label], ['refused', 422, 'text=2', 'text=2', 'text=2']);
+  const event = w.told.flatMap((m) => m.events).find((e) => e.kind === 'refused');
+  assert.deepEqual([event.status, event.text, event.live], [422, 'text=2', false]);
+});
+
+test('a refusal before the page\'s eyes is settled when the corrected form is accepted', async () => {
+  const w = world();
+  const a = w.program();
+  w.server.refusals.set('bad', 422);
+  const t = a.tap('bad', { el: 'add' });
+  await w.clock.go(0);
+  assert.equal(t.result.answer.status, 422);
+  assert.deepEqual(states(w), [`${t.key}:refused`]);
+  a.tap('other', { el: 'row' });
+  await w.clock.go(0);
+  assert.equal(w.entries().length, 1);
+  a.tap('good', { el: 'add' });
+  await w.clock.go(0);
+  assert.deepEqual(w.entries(), []);
+});
+
+test('a refusal that came later stays until the person decides, whatever the form does meanwhile (I5)', async () => {
+  const w = world();
+  const a = w.program();
+  w.server.refusals.set('bad', 422);
+  w.net = 'refuse';
+  const t = a.tap('bad', { el: 'add' });
+  await w.clock.go(0);
+  w.net = 'ok';
+  void a.outbox.flush(true);
+  await w.clock.go(0);
+  a.tap('good', { el: 'add' });
+  await w.clock.go(0);
+  assert.deepEqual(states(w), [`${t.key}:refused`]);
+  assert.equal(await a.outbox.discard(t.key), 'discarded');
+  assert.deepEqual([w.entries(), w.disk.bodies.size], [[], 0]);
+});
+
+test('a form\'s own page is its refusal', async () => {
+  const w = world();
+  const a = w.program();
+  w.server.refusals.set('bad', 422);
+  const t = a.tap('bad', { nav: true });
+  await w.clock.go(0);
+  assert.equal(t.result.answer.status, 422);
+  assert.deepEqual(w.entries(), []);
+});
+
+test('scenario 12, W3, R25: the session is over: the line waits for a login, which is told by a page loaded after it', async () => {
+  const w = world();
+  const a = w.program();
+  await a.outbox.greet({ owner: 'A', since: w.clock.now() });
+  w.server.session = '';
+  const t1 = a.tap('1');
+  await w.clock.go(10);
+  const t2 = a.tap('2');
+  await w.clock.go(10);
+  assert.deepEqual([t1.result.kind, t2.result.kind], ['queued', 'queued']);
+  assert.deepEqual(states(w), [`${t1.key}:login`, `${t2.key}:waiting`]);
+  const n = w.server.requests.length;
+  const old = w.clock.now() - 60_000;
+  for (let i = 0; i < 20; i++) {
+    void a.outbox.flush(true);
+    await a.outbox.greet({ owner: 'A', since: old });
+    await w.clock.go(5_000);
+  }
+  assert.equal(w.server.requests.length, n, 'an old page cannot end the wait');
+  await a.outbox.forget();
+  w.server.session = 'A';
+  await a.outbox.greet({ owner: 'A', since: w.clock.now() + 1 });
+  void a.outbox.flush(true);
+  await w.clock.go(100);
+  assert.deepEqual([bodies(w), w.entries()], [['1', '2'], []]);
+});
+
+test('W11, R24, B161, scenario 13: A\'s entries are not sent as B; A sends them at the next login', async () => {
+  const w = world();
+  const a = w.program();
+  await a.outbox.greet({ owner: 'A', since: w.clock.now() });
+  w.net = 'refuse';
+  a.tap('1');
+  a.tap('2');
+  await w.clock.go(1_000);
+  w.net = 'ok';
+  await a.outbox.forget();
+  w.server.session = 'B';
+  void a.outbox.flush(true);
+  await w.clock.go(1_000);
+  await a.outbox.greet({ owner: 'B', since: w.clock.now() });
+  void a.outbox.flush(true);
+  await w.clock.go(1_000);
+  assert.equal(w.server.requests.length, 0);
+  const t = a.tap('B\'s', { owner: 'B' });
+  await w.clock.go(1_000);
+  assert.equal(t.result.kind, 'answer', 'A\'s line does not hold up B\'s');
+  w.server.session = 'A';
+  await a.outbox.forget();
+  await w.clock.go(1_000);
+  await a.outbox.greet({ owner: 'A', since: w.clock.now() });
+  void a.outbox.flush(true);
+  await w.clock.go(1_000);
+  assert.deepEqual(bodies(w), ['B\'s', '1', '2']);
+  for (const e of w.server.effects) assert.equal(e.owner, e.session);
+});
+
+test('B163, scenario 14: a flush stops when the person changes in its middle; the server refuses what was on its way', async () => {
+  const w = world();
+  const a = w.program();
+  await a.outbox.greet({ owner: 'A', since: w.clock.now() });
+  w.net = 'refuse';
+  for (let i = 1; i <= 5; i++) a.tap(String(i));
+  await w.clock.go(10);
+  let n = 0;
+  w.net = () => {
+    if (++n === 3) w.server.session = 'B'; // in another tab, unseen by any worker
+    return 'ok';
+  };
+  void a.outbox.flush(true);
+  await w.clock.go(10);
+  assert.deepEqual(bodies(w), ['1', '2']);
+  assert.equal(w.server.requests.length, 3);
+  assert.equal(w.entries()[0].state, 'parked');
+  assert.equal(w.disk.meta.owner, 'B');
+  const old = w.clock.now() - 1_000;
+  for (let i = 0; i < 5; i++) {
+    await a.outbox.greet({ owner: 'A', since: old });
+    void a.outbox.flush(true);
+    await w.clock.go(5_000);
+  }
+  assert.equal(w.server.requests.length, 3, 'the old page of A cannot undo it');
+  w.server.session = 'A';
+  await a.outbox.greet({ owner: 'A', since: w.clock.now() });
+  void a.outbox.flush(true);
+  await w.clock.go(10);
+  assert.deepEqual(bodies(w), ['1', '2', '3', '4', '5']);
+});
+
+test('an old page of A, however often it speaks, does not make A the one who is signed in', async () => {
+  const w = world();
+  const a = w.program();
+  const old = w.clock.now();
+  await a.outbox.greet({ owner: 'A', since: old });
+  w.net = 'refuse';
+  a.tap('1');
+  await w.clock.go(10);
+  w.net = 'ok';
+  w.server.session = 'B';
+  await a.outbox.greet({ owner: 'B', since: w.clock.now() });
+  for (let i = 0; i < 3; i++) {
+    await a.outbox.greet({ owner: 'A', since: old });
+    void a.outbox.flush(true);
+    await w.clock.go(5_000);
+  }
+  assert.deepEqual([w.server.requests.length, w.disk.meta.owner], [0, 'B']);
+});
+
+test('a login stops the flush at once, even if the store cannot take note of it', async () => {
+  const w = world();
+  const a = w.program();
+  await a.outbox.greet({ owner: 'A', since: w.clock.now() });
+  w.net = 'refuse';
+  a.tap('1');
+  a.tap('2');
+  await w.clock.go(10);
+  w.net = 'slow';
+  void a.outbox.flush(true);
+  await w.clock.go(1_000);
+  w.breakStore = () => {
+    throw new Error('no');
+  };
+  await assert.rejects(a.outbox.forget());
+  w.breakStore = null;
+  await w.clock.go(60_000);
+  void a.outbox.flush(true);
+  await w.clock.go(60_000);
+  assert.deepEqual(bodies(w), ['1']);
+});
+
+test('an intent that comes again keeps its place in the line', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = 'refuse';
+  for (const k of ['1', '2', '1']) {
+    a.tap(k, { key: k });
+    await w.clock.go(10);
+  }
+  w.net = 'ok';
+  void a.outbox.flush(true);
+  await w.clock.go(10);
+  assert.deepEqual(bodies(w), ['1', '2']);
+});
+
+test('a tap on a page of A while B is signed in is kept for A and not sent', async () => {
+  const w = world();
+  const a = w.program();
+  await a.outbox.greet({ owner: 'B', since: w.clock.now() });
+  w.server.session = 'B';
+  const t = a.tap('A\'s');
+  await w.clock.go(10);
+  assert.equal(t.result.kind, 'queued');
+  assert.deepEqual([states(w), w.server.requests.length], [[`${t.key}:parked`], 0]);
+});
+
+test('a clock that was set back does not leave the outbox without an owner', async () => {
+  const w = world();
+  const a = w.program();
+  await a.outbox.greet({ owner: 'A', since: w.clock.now() });
+  await w.clock.go(1_000);
+  await a.outbox.forget();
+  w.clock.set(-3 * 86_400_000);
+  await a.outbox.greet({ owner: 'A', since: w.clock.now() });
+  const t = a.tap('x');
+  await w.clock.go(10);
+  assert.equal(t.result.kind, 'answer');
+});
+
+test('scenario 15, W17: after 8 answers of somebody else, and a pong beside the last, the person is told; nobody is let past', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = 'firewall';
+  const t = a.tap('1');
+  await w.clock.go(10);
+  for (let i = 0; i < 6; i++) {
+    void a.outbox.flush(true);
+    await w.clock.go(100);
+  }
+  assert.deepEqual([w.entries()[0].odd, w.entries()[0].state], [7, 'waiting']);
+  void a.outbox.flush(true);
+  await w.clock.go(100);
+  assert.deepEqual(states(w), [`${t.key}:stuck`]);
+  const later = a.tap('2');
+  await w.clock.go(100);
+  assert.equal(later.result.kind, 'queued');
+  w.net = 'ok';
+  assert.equal(w.server.requests.length, 0);
+  void a.outbox.retry(t.key);
+  await w.clock.go(100);
+  assert.deepEqual(bodies(w), ['1', '2']);
+});
+
+test('B131: behind a captive portal nothing is called stuck: no pong comes', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = 'portal';
+  w.portal = true;
+  a.tap('1');
+  for (let i = 0; i < 20; i++) {
+    void a.outbox.flush(true);
+    await w.clock.go(100);
+  }
+  assert.deepEqual([w.entries()[0].odd > 8, w.entries()[0].state], [true, 'waiting']);
+});
+
+test('a deploy never counts as stuck, however long it takes', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = '502';
+  a.tap('1');
+  for (let i = 0; i < 50; i++) {
+    void a.outbox.flush(true);
+    await w.clock.go(10_000);
+  }
+  assert.deepEqual([w.entries()[0].odd, w.entries()[0].state], [0, 'waiting']);
+});
+
+test('W17: a handler that fails for ever is told of, and is tried on', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = '500';
+  a.tap('1');
+  for (let i = 0; i < 8; i++) {
+    void a.outbox.flush(true);
+    await w.clock.go(10_000);
+  }
+  assert.equal(w.entries()[0].state, 'stuck');
+  w.net = 'ok';
+  void a.outbox.flush(true);
+  await w.clock.go(10);
+  assert.deepEqual([bodies(w), w.entries()], [['1'], []]);
+});
+
+test('B154, R22: back-off with full jitter up to 60 s before a person, 15 min without, however often it is kicked', async () => {
+  for (const [visible, least] of /** @type {[boolean, number][]} */ ([[true, 20], [false, 6]])) {
+    const w = world({ seed: 7 });
+    const a = w.program();
+    w.visible = visible;
+    w.net = '502';
+    let tries = 0;
+    w.net = () => (tries++, '502');
+    a.tap('1');
+    const gaps = [];
+    for (let s = 0; s < 3_600; s++) {
+      void a.outbox.flush();
+      await w.clock.go(1_000);
+      gaps.push(w.entries()[0].nextAt - w.clock.now());
+    }
+    assert.ok(tries >= least && tries < 200, `${tries} tries in an hour`);
+    assert.ok(Math.max(...gaps) <= (visible ? 60_000 : 900_000));
+  }
+});
+
+test('scenario 24: Retry-After is kept, in spite of taps and kicks; up to ten minutes', async () => {
+  const w = world();
+  const a = w.program();
+  const times = /** @type {number[]} */ ([]);
+  let n = 0;
+  w.net = () => {
+    times.push(w.clock.now());
+    return ['503', '429', 'ok', 'ok'][n++];
+  };
+  a.tap('1');
+  await w.clock.go(500);
+  a.tap('2');
+  for (let i = 0; i < 100; i++) {
+    void a.outbox.flush(true);
+    await w.clock.go(100);
+  }
+  assert.ok(times[1] - times[0] >= 3_000, `${times[1] - times[0]}`);
+  assert.ok(times[2] - times[1] >= 5_000, `${times[2] - times[1]}`);
+  assert.deepEqual(bodies(w), ['1', '2']);
+});
+
+test('a tap ends the back-off; a kick does not', async () => {
+  const w = world();
+  const a = w.program();
+  let tries = 0;
+  w.net = () => (tries++, 'refuse');
+  a.tap('1');
+  await w.clock.go(0);
+  w.disk.entries.get('k-1').nextAt = w.clock.now() + 50_000;
+  void a.outbox.flush();
+  await w.clock.go(0);
+  assert.equal(tries, 1);
+  a.tap('2');
+  await w.clock.go(0);
+  assert.equal(tries, 2);
+});
+
+test('W18, R39, scenario 17, B076: sent once and older than the retention: the person is asked, never a silent second time', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = 'cut';
+  const t = a.tap('_key=k-1&text=x');
+  await w.clock.go(0);
+  w.net = 'ok';
+  await w.clock.go(86_400_001);
+  void a.outbox.flush(true);
+  await w.clock.go(0);
+  const [e] = w.entries();
+  assert.deepEqual([e.state, e.reason, w.server.requests.length], ['ask', 'expired', 1]);
+  assert.equal(await a.outbox.look(t.key), 'ask');
+  assert.equal(await a.outbox.resend(t.key), 'waiting');
+  await w.clock.go(0);
+  assert.deepEqual([w.server.requests[1].key, w.server.requests[1].body, w.server.requests[1].age], ['new-2', '_key=new-2&text=x', null]);
+  assert.deepEqual(w.entries(), []);
+});
+
+test('scenario 18: never sent and older than the retention: sent; older than maxAge: asked', async () => {
+  const w = world({ config: { maxAge: 2 * 86_400_000 } });
+  const a = w.program();
+  await a.outbox.greet({ owner: 'A', since: w.clock.now() });
+  await a.outbox.forget();
+  a.tap('1');
+  await w.clock.go(86_400_000 + 3_600_000);
+  assert.equal(w.server.requests.length, 0);
+  await a.outbox.greet({ owner: 'A', since: w.clock.now() });
+  void a.outbox.flush(true);
+  await w.clock.go(0);
+  assert.deepEqual(bodies(w), ['1']);
+  await w.clock.go(1);
+  await a.outbox.forget();
+  const t = a.tap('2');
+  await w.clock.go(2 * 86_400_000 + 1);
+  await a.outbox.greet({ owner: 'A', since: w.clock.now() });
+  void a.outbox.flush(true);
+  await w.clock.go(0);
+  assert.deepEqual([w.entries()[0].state, w.entries()[0].reason], ['ask', 'old']);
+  void a.outbox.retry(t.key);
+  await w.clock.go(0);
+  assert.deepEqual(bodies(w), ['1', '2']);
+  assert.equal(w.server.requests.at(-1)?.key, t.key, 'never sent: its own name will do');
+});
+
+test('scenario 32: a clock set forward or back never runs a sent one again by itself', async () => {
+  for (const jump of [3 * 86_400_000, -3 * 86_400_000]) {
+    const w = world();
+    const a = w.program();
+    w.net = 'cut';
+    a.tap('1');
+    await w.clock.go(0);
+    w.net = 'ok';
+    w.clock.set(jump);
+    await w.clock.go(1_000);
+    void a.outbox.flush(true);
+    await w.clock.go(0);
+    assert.deepEqual([bodies(w).length, w.entries()[0]?.state], [1, 'ask'], String(jump));
+  }
+});
+
+test('a small correction of the clock asks nobody', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = 'cut';
+  a.tap('1');
+  await w.clock.go(0);
+  w.net = 'ok';
+  w.clock.set(-30_000);
+  void a.outbox.flush(true);
+  await w.clock.go(0);
+  assert.deepEqual([w.entries(), w.server.requests[1].age], [[], '0']);
+});
+
+test('a back-off does not outlive a clock that was set back', async () => {
+  const w = world();
+  const a = w.program();
+  await a.outbox.greet({ owner: 'A', since: w.clock.now() });
+  w.net = 'refuse';
+  a.tap('1');
+  await w.clock.go(0);
+  w.disk.entries.get('k-1').firstSentAt = null;
+  w.disk.entries.get('k-1').nextAt = w.clock.now() + 900_000;
+  w.clock.set(-3 * 86_400_000);
+  w.net = 'ok';
+  void a.outbox.flush();
+  await w.clock.go(0);
+  assert.deepEqual(bodies(w), ['1']);
+});
+
+test('a client\'s age goes along with every send but the first', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = 'cut';
+  a.tap('1');
+  await w.clock.go(90_500);
+  w.net = 'ok';
+  void a.outbox.flush(true);
+  await w.clock.go(0);
+  assert.deepEqual(w.server.requests.map((r) => [r.attempt, r.age]), [['1', null], ['2', '90']]);
+});
+
+test('B143, W8, R20, scenario 11: ended in mid-send; another program finds the orphan and sends it at once', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = 'blackhole';
+  const t = a.tap('1');
+  await w.clock.go(3_000);
+  a.end();
+  w.net = 'ok';
+  assert.deepEqual(states(w), [`${t.key}:sending`]);
+  const b = w.program();
+  void b.outbox.flush();
+  await w.clock.go(0);
+  assert.deepEqual([bodies(w), w.entries()], [['1'], []]);
+});
+
+test('scenario 8: the browser gives the same request to the next worker: one entry, one effect, one answer', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = 'lost';
+  a.tap('1', { key: 'k' });
+  await w.clock.go(100);
+  a.end();
+  w.net = 'ok';
+  const t = w.program().tap('1', { key: 'k' });
+  await w.clock.go(0);
+  assert.equal(t.result.kind, 'answer');
+  assert.deepEqual([bodies(w), w.entries(), w.server.requests.map((r) => r.attempt)], [['1'], [], ['1', '2']]);
+});
+
+test('B071, R19: the same intent again while it is under way joins it; both are answered', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = 'slow';
+  const t1 = a.tap('1', { key: 'k' });
+  await w.clock.go(600);
+  const t2 = a.tap('1', { key: 'k' });
+  await w.clock.go(6_000);
+  assert.deepEqual([t1.result.kind, t2.result.kind, w.server.requests.length], ['answer', 'answer', 1]);
+});
+
+test('I2: a key that comes with another body is not stored over the first; the server says what it is', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = 'cut';
+  a.tap('1', { key: 'k' });
+  await w.clock.go(0);
+  w.net = 'ok';
+  const t = a.tap('2', { key: 'k' });
+  await w.clock.go(0);
+  assert.equal(t.result.answer.headers.get('Idempotency-Status'), 'key-reused');
+  void a.outbox.flush(true);
+  await w.clock.go(0);
+  assert.deepEqual(bodies(w), ['1']);
+});
+
+test('a body that the store has lost is not sent as an empty one (B133, B134)', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = 'refuse';
+  a.tap('1');
+  await w.clock.go(0);
+  w.disk.bodies.clear();
+  w.net = 'ok';
+  void a.outbox.flush(true);
+  await w.clock.go(0);
+  assert.deepEqual([w.server.requests.length, w.entries()[0].state, w.entries()[0].reason], [0, 'refused', 'body-lost']);
+});
+
+test('I4, W6, R37, B146, B148, scenario 19: three programs kick at once: ten entries, each once, in order, one at a time', async () => {
+  const w = world();
+  const programs = [w.program(), w.program(), w.program()];
+  w.net = 'refuse';
+  for (let i = 0; i < 10; i++) programs[i % 3].tap(String(i));
+  await w.clock.go(1_000);
+  w.net = 'late';
+  for (const p of programs) for (let i = 0; i < 5; i++) void p.outbox.flush(true);
+  for (let i = 0; i < 30; i++) {
+    await w.clock.go(1_000);
+    for (const p of programs) void p.outbox.flush();
+  }
+  await w.clock.go(30_000);
+  assert.equal(w.server.effects.length, 10);
+  assert.equal(w.mostInFlight, 1);
+  assert.ok(w.locks.mostWaiting() <= 1, 'at most one waiter in each program');
+  // Each program's own taps are in order; those of several programs have no order of their own.
+  for (let p = 0; p < 3; p++) {
+    const own = bodies(w).map(Number).filter((/** @type {number} */ n) => n % 3 === p);
+    assert.deepEqual(own, own.toSorted((/** @type {number} */ x, /** @type {number} */ y) => x - y));
+  }
+});
+
+test('B149: what is added while the line is worked off comes last', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = 'refuse';
+  a.tap('1');
+  a.tap('2');
+  await w.clock.go(1_000);
+  let n = 0;
+  w.net = () => (++n === 1 ? '502' : 'late');
+  void a.outbox.flush(true);
+  a.tap('3');
+  await w.clock.go(60_000);
+  void a.outbox.flush(true);
+  await w.clock.go(60_000);
+  assert.deepEqual(bodies(w), ['1', '2', '3']);
+});
+
+test('requests keep their order however long the reading of a body takes', async () => {
+  const w = world();
+  const a = w.program();
+  const slow = new Promise((ok) => w.clock.later(() => ok(new TextEncoder().encode('big').buffer), 200));
+  a.tap('', { body: slow });
+  a.tap('small');
+  await w.clock.go(1_000);
+  assert.deepEqual(bodies(w), ['big', 'small']);
+});
+
+test('W24, B140, scenario 23: storing fails: the request is sent all the same; if that fails too, the person is told so', async () => {
+  const w = world();
+  const a = w.program();
+  w.breakStore = () => {
+    throw new DOMException('full', 'QuotaExceededError');
+  };
+  const t1 = a.tap('1');
+  await w.clock.go(0);
+  assert.deepEqual([t1.result.kind, bodies(w)], ['answer', ['1']]);
+  w.net = 'refuse';
+  const t2 = a.tap('2', { el: 'add' });
+  await w.clock.go(0);
+  assert.deepEqual([t2.result.kind, w.entries()], ['unsaved', []]);
+  const m = w.told.at(-1);
+  assert.deepEqual([m.stored, m.events[0].kind, m.events[0].el, m.pending], [false, 'unsaved', 'add', 0]);
+});
+
+test('a store that does not answer counts as broken: no "it waits" for what is not kept', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = 'blackhole';
+  const t = a.tap('1', { body: new Promise(() => {}) });
+  await w.clock.go(8_000);
+  assert.equal(t.result.kind, 'unsaved');
+});
+
+test('over the limits: clearly not kept, and the line is not overtaken', async () => {
+  const w = world({ config: { maxBody: 10, maxEntries: 2 } });
+  const a = w.program();
+  const big = a.tap('x'.repeat(11));
+  await w.clock.go(0);
+  assert.equal(big.result.kind, 'answer', 'nothing stands before it: it is sent unprotected');
+  w.net = 'refuse';
+  a.tap('1');
+  await w.clock.go(0);
+  w.net = 'ok';
+  w.disk.entries.get('k-2').notBefore = w.clock.now() + 500_000;
+  const over = a.tap('y'.repeat(11));
+  await w.clock.go(0);
+  assert.equal(over.result.kind, 'unsaved');
+  a.tap('2');
+  const third = a.tap('3');
+  await w.clock.go(0);
+  assert.equal(third.result.kind, 'unsaved');
+  assert.deepEqual(bodies(w), ['x'.repeat(11)]);
+});
+
+test('scenario 31: discarding what is under way is refused and said', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = 'slow';
+  const t = a.tap('1');
+  await w.clock.go(1_000);
+  assert.equal(await w.program().outbox.discard(t.key), 'sending');
+  await w.clock.go(5_000);
+  assert.deepEqual([bodies(w), w.entries()], [['1'], []]);
+  assert.equal(await a.outbox.discard(t.key), 'gone');
+});
+
+test('an orphan may be discarded: nobody is sending it', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = 'blackhole';
+  const t = a.tap('1');
+  await w.clock.go(1_000);
+  a.end();
+  assert.equal(await w.program().outbox.discard(t.key), 'discarded');
+});
+
+test('retry of a refusal: the same name if the server kept nothing, a new one if it answered for good', async () => {
+  const w = world();
+  const a = w.program();
+  const answers = [reply(403, { 'Idempotency-Status': 'released' }), reply(422, { 'Idempotency-Status': 'executed' })];
+  const handle = w.server.handle;
+  w.server.handle = async (u, i) => answers.shift() ?? handle(u, i);
+  const t = a.tap('1');
+  await w.clock.go(0);
+  assert.equal(w.entries()[0].state, 'refused');
+  void a.outbox.retry(t.key);
+  await w.clock.go(0);
+  assert.deepEqual([w.entries()[0].key, w.entries()[0].reason], [t.key, 'executed']);
+  void a.outbox.retry(t.key);
+  await w.clock.go(0);
+  assert.deepEqual([w.server.requests.map((r) => r.key), w.entries()], [['new-2'], []]);
+});
+
+test('what nobody knows is asked of the person; the line goes on', async () => {
+  const w = world();
+  const a = w.program();
+  const handle = w.server.handle;
+  let unknown = true;
+  w.server.handle = async (u, i, h) => (unknown && i.headers.get('Idempotency-Key') === 'k' ? reply(409, { 'Idempotency-Status': 'outcome-unknown' }) : handle(u, i, h));
+  const t = a.tap('1', { key: 'k' });
+  await w.clock.go(0);
+  a.tap('2');
+  await w.clock.go(0);
+  assert.deepEqual([t.result.kind, states(w), bodies(w)], ['queued', ['k:ask'], ['2']]);
+  assert.equal(await a.outbox.look('k'), 'ask');
+  unknown = false;
+  assert.equal(await a.outbox.look('k'), 'done');
+});
+
+test('look asks guard.Status where there is one, which runs nothing', async () => {
+  const w = world({ config: { status: '/idempotency/' } });
+  const a = w.program();
+  w.net = 'cut';
+  a.tap('1', { key: 'k' });
+  await w.clock.go(86_400_001);
+  void a.outbox.flush(true);
+  await w.clock.go(0);
+  assert.equal(w.entries()[0].state, 'ask');
+  w.net = (url) => {
+    assert.equal(url, '/idempotency/k');
+    return 'status';
+  };
+  const { faults } = await import('./sim.js');
+  faults.status = async () => reply(200, {}, '{"state":"complete","status":201}');
+  assert.equal(await a.outbox.look('k'), 'done');
+  assert.deepEqual([bodies(w), w.entries()], [['1'], []]);
+});
+
+test('unguarded: done, and never sent again', async () => {
+  const w = world();
+  const a = w.program();
+  const error = console.error;
+  const said = /** @type {string[]} */ ([]);
+  console.error = (x) => said.push(x);
+  w.server.handle = async () => reply(200, { 'Outbox-Status': 'unguarded' }, 'x');
+  const t = a.tap('1');
+  await w.clock.go(0);
+  console.error = error;
+  assert.deepEqual([t.result.kind, w.entries(), said.length], ['answer', [], 1]);
+});
+
+test('a flush is cut into slices: after 20 s it begins nothing more, and what is left waits for the next kick', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = 'refuse';
+  for (let i = 0; i < 10; i++) a.tap(String(i));
+  await w.clock.go(0);
+  w.net = 'slow';
+  let over = false;
+  void a.outbox.flush(true).then(() => (over = true));
+  await w.clock.go(26_000);
+  assert.ok(over);
+  assert.ok(w.server.effects.length >= 4 && w.server.effects.length < 10, String(w.server.effects.length));
+  for (let i = 0; i < 20; i++) {
+    void a.outbox.flush();
+    await w.clock.go(5_000);
+  }
+  assert.deepEqual(bodies(w), ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9']);
+});
+
+test('scenario 28: a 403 of nobody we know waits, and goes with the header that the page gives anew', async () => {
+  const w = world();
+  const a = w.program();
+  const handle = w.server.handle;
+  w.server.handle = async (u, i, h) => (i.headers.get('x-csrf-token') === 'new' ? handle(u, i, h) : reply(403));
+  const t = a.tap('1', { headers: [['x-csrf-token', 'old']] });
+  await w.clock.go(10);
+  assert.deepEqual([t.result.kind, states(w)], ['queued', [`${t.key}:waiting`]]);
+  await a.outbox.greet({ owner: 'A', since: w.clock.now(), headers: { 'X-CSRF-Token': 'new' } });
+  void a.outbox.flush(true);
+  await w.clock.go(10);
+  assert.deepEqual([bodies(w), w.entries()], [['1'], []]);
+});
+
+test('B145, B158: "sent" is what the server proved; state comes from answers, not from onLine', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = 'refuse';
+  a.tap('1');
+  await w.clock.go(0);
+  void a.outbox.flush(true);
+  await w.clock.go(0);
+  const last = w.told.at(-1);
+  assert.equal(last.pending, 1);
+  assert.equal(w.told.flatMap((m) => m.events).some((e) => e.kind === 'delivered'), false);
+});
+
+test('the words between worker and page are the first implementation\'s: {type: "outbox", pending}', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = 'refuse';
+  a.tap('1');
+  a.tap('2');
+  await w.clock.go(0);
+  const m = await a.outbox.state();
+  assert.deepEqual([m.type, m.pending], ['outbox', 2]);
+  w.net = 'ok';
+  void a.outbox.flush(true);
+  await w.clock.go(0);
+  const done = w.told.flatMap((x) => x.events).filter((e) => e.kind === 'delivered');
+  assert.deepEqual(done.map((e) => [e.key, e.html, e.live]), [['k-1', '<li>1</li>', false], ['k-2', '<li>2</li>', false]]);
+  assert.equal(w.told.at(-1).pending, 0);
+});
+
+test('a tap that is answered at once is never told as waiting', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = 'slow';
+  a.tap('1');
+  a.tap('2');
+  await w.clock.go(1_000);
+  assert.equal((await a.outbox.state()).pending, 0);
+  await w.clock.go(7_000);
+  assert.ok(w.told.every((m) => m.pending <= 1), 'the second alone, after its soft limit');
+});

@@ -1,0 +1,285 @@
+// @ts-check
+// The line's rules: what may be sent next, and what an answer does to an entry.
+// Pure functions over what one transaction has read; each returns what that
+// transaction is to write. engine.js runs them.
+
+import { inLine } from './summary.js';
+
+/**
+ * @typedef {'waiting' | 'sending' | 'login' | 'parked' | 'stuck' | 'refused' | 'ask'} State
+ *
+ * waiting, sending, login, parked and stuck stand in the line of their owner, in
+ * order; refused and ask have left it and wait for the person.
+ */
+
+/**
+ * @typedef {object} Entry one changing request; its body lies beside it
+ * @property {1} v
+ * @property {number} seq the place in the line
+ * @property {string} key the name, which stands for exactly this body
+ * @property {string} owner
+ * @property {string} method
+ * @property {string} url
+ * @property {Record<string, string>} headers
+ * @property {string} referrer
+ * @property {boolean} nav
+ * @property {string} back
+ * @property {string} label
+ * @property {string} el
+ * @property {string} swap
+ * @property {string} text the body for a person to read or copy, if it is text
+ * @property {number} size
+ * @property {number} sum a checksum of the body
+ * @property {number} createdAt
+ * @property {number | null} firstSentAt committed before the first byte
+ * @property {number} triedAt 0: never
+ * @property {number} attempts
+ * @property {number} tries failures since the back-off was last reset
+ * @property {number} timeouts
+ * @property {number} odd answers of somebody else, or broken ones, in a row
+ * @property {boolean} stuck
+ * @property {boolean} agreed the person said "send it" in spite of its age
+ * @property {boolean} shown it was refused before the eyes of the page that asked
+ * @property {number} nextAt
+ * @property {number} notBefore the server's Retry-After
+ * @property {State} state
+ * @property {string} reason why it is refused or asked about
+ * @property {number} lastStatus
+ * @property {string} lastText
+ */
+
+/**
+ * @typedef {object} Meta
+ * @property {string} [owner] who is signed in; '': nobody knows
+ * @property {number} [since] when the page that said so was loaded
+ * @property {Record<string, string>} [headers] given by that page, for every send
+ */
+
+/** @typedef {{entries: Entry[], meta: Meta}} Stored the entries are in order */
+
+/**
+ * @template T
+ * @typedef {object} Change
+ * @property {Entry[]} [put]
+ * @property {[string, ArrayBuffer][]} [bodies]
+ * @property {string[]} [del]
+ * @property {Meta} [meta]
+ * @property {T} value
+ */
+
+/** Times in milliseconds, sizes in bytes. */
+export const defaults = {
+  prefix: '/outbox/',
+  name: 'outbox', // of the database and the lock
+  softLimit: 8_000, // then the page is told "it waits" while the request goes on
+  hardLimit: 25_000, // then the request is given up; doubles with each time-out
+  hardLimitMax: 120_000,
+  slice: 20_000, // then a flush begins no further request: a worker's life is short
+  storeLimit: 3_000, // a database that does not answer by then counts as broken
+  backoff: 1_000,
+  backoffVisible: 60_000, // the most, while a page is seen
+  backoffHidden: 900_000,
+  retryAfterMax: 600_000,
+  retention: 86_400_000, // the guard's; negative: for ever
+  maxAge: 0, // of an entry that was never sent; 0: none
+  oddLimit: 8,
+  maxBody: 1 << 20,
+  maxEntries: 200,
+  maxBytes: 20 << 20,
+  maxHTML: 64 << 10, // of a delivered answer that pages are shown
+  keyField: '_key',
+  queuedHeader: 'X-Outbox-Queued',
+  status: '', // of guard.Status, to which the key is added
+  /** @type {import('./answer.js').Acknowledge | undefined} */
+  ack: undefined,
+};
+
+/** @typedef {typeof defaults} Config */
+
+// A clock that was set back makes an age negative. Small corrections happen all
+// the time; beyond a minute nobody knows how old the entry is.
+const clockSlack = 60_000;
+
+/**
+ * Why an entry may not be sent without asking, or ''. A key that was sent may be
+ * sent again only while the guard remembers it.
+ *
+ * @param {Entry} e
+ * @param {number} at
+ * @param {Config} cfg
+ */
+export function tooOld(e, at, cfg) {
+  if (e.agreed) return '';
+  if (e.firstSentAt != null) {
+    if (cfg.retention < 0) return '';
+    if (at < e.firstSentAt - clockSlack) return 'clock';
+    return at - e.firstSentAt > cfg.retention ? 'expired' : '';
+  }
+  return cfg.maxAge > 0 && at - e.createdAt > cfg.maxAge ? 'old' : '';
+}
+
+/**
+ * Puts a new entry at the end of the line. With the lock held and nobody before
+ * it, the entry is marked as being sent in the same transaction.
+ *
+ * @param {Stored} stored
+ * @param {Entry} fresh
+ * @param {ArrayBuffer | null} body
+ * @param {{at: number, lock: boolean, cfg: Config}} by
+ * @returns {Change<{kind: 'placed' | 'joined' | 'clash' | 'full', entry: Entry, go: boolean, atOnce: boolean}>}
+ *   clash: the key has another body; go: send it now; atOnce: it is known to wait
+ */
+export function place({ entries, meta }, fresh, body, { at, lock, cfg }) {
+  const older = entries.filter((e) => e.owner === fresh.owner && inLine(e) && e.key !== fresh.key);
+  // "It waits" is said at once only behind an entry that is known to wait.
+  const atOnce = older.some((e) => e.tries > 0 || e.attempts > 1 || (e.state !== 'waiting' && e.state !== 'sending'));
+  const same = entries.find((e) => e.key === fresh.key);
+  if (same) {
+    if (same.sum !== fresh.sum || same.size !== fresh.size || same.owner !== fresh.owner) {
+      return { value: { kind: 'clash', entry: same, go: false, atOnce: false } };
+    }
+    const joined = { kind: /** @type {const} */ ('joined'), entry: same, go: false, atOnce: false };
+    if (inLine(same)) return { value: joined };
+    const again = { ...same, state: /** @type {const} */ ('waiting'), seq: nextSeq(entries), nextAt: 0, tries: 0 };
+    return { put: [again], value: { ...joined, entry: again, atOnce } };
+  }
+  const bytes = entries.reduce((sum, e) => sum + e.size, 0);
+  if (fresh.size > cfg.maxBody || entries.length >= cfg.maxEntries || bytes + fresh.size > cfg.maxBytes) {
+    return { value: { kind: 'full', entry: fresh, go: false, atOnce: older.length > 0 } };
+  }
+  const owner = meta.owner ?? fresh.owner;
+  const entry = { ...fresh, seq: nextSeq(entries) };
+  const go = lock && owner === fresh.owner && older.length === 0;
+  if (go) start(entry, at);
+  else if (owner && owner !== fresh.owner) entry.state = 'parked';
+  return {
+    put: [entry],
+    bodies: body ? [[entry.key, body]] : [],
+    meta: meta.owner == null ? { ...meta, owner } : undefined,
+    value: { kind: 'placed', entry, go, atOnce: atOnce || owner !== fresh.owner },
+  };
+}
+
+/** @param {Entry[]} entries in order */
+const nextSeq = (entries) => (entries.at(-1)?.seq ?? 0) + 1;
+
+/**
+ * @param {Entry} entry
+ * @param {number} at
+ */
+function start(entry, at) {
+  entry.state = 'sending';
+  entry.attempts += 1;
+  entry.firstSentAt ??= at;
+  entry.triedAt = at;
+}
+
+/**
+ * Takes the head of the line for sending, if it may be sent now. Whoever calls
+ * holds the lock, so an entry found in "sending" is an orphan: its sender died.
+ *
+ * @param {Stored} stored
+ * @param {{at: number, reset: boolean, cfg: Config}} by reset: do not wait for the back-off
+ * @returns {Change<{entry: Entry | null, again?: boolean, headers?: Record<string, string>}>}
+ *   again: the head has left the line; look at the next
+ */
+export function take({ entries, meta }, { at, reset, cfg }) {
+  const head = meta.owner && entries.find((e) => e.owner === meta.owner && inLine(e));
+  if (!head || head.state === 'login' || head.state === 'parked') return { value: { entry: null } };
+  const entry = { ...head };
+  if (reset) {
+    entry.tries = 0;
+    entry.nextAt = entry.notBefore;
+  }
+  // Further ahead than any wait of ours means that the clock was set back.
+  const ahead = entry.nextAt - at;
+  if (ahead > 0 && ahead <= Math.max(cfg.backoffHidden, cfg.retryAfterMax)) return { value: { entry: null } };
+  const reason = tooOld(entry, at, cfg);
+  if (reason) return { put: [{ ...entry, state: 'ask', reason }], value: { entry: null, again: true } };
+  start(entry, at);
+  return { put: [entry], value: { entry, headers: meta.headers } };
+}
+
+/**
+ * @typedef {object} Outcome
+ * @property {import('./answer.js').Verdict} verdict
+ * @property {number} status
+ * @property {string} token the word of Idempotency-Status or Outbox-Status
+ * @property {string} text for a person
+ * @property {number} retryAfter
+ * @property {boolean} late the hard limit ended it
+ * @property {boolean} pong our server answers beside the odd answer
+ * @property {boolean} live a page is still waiting for this answer
+ * @property {string | null} owner whom the server says is signed in
+ */
+
+/**
+ * @param {Stored} stored
+ * @param {string} key
+ * @param {Outcome} out
+ * @param {{at: number, visible: boolean, random: () => number, cfg: Config}} by
+ * @returns {Change<{goOn: boolean}>} goOn: the line moves
+ */
+export function settle({ entries, meta }, key, out, { at, visible, random, cfg }) {
+  const old = entries.find((e) => e.key === key);
+  if (!old) return { value: { goOn: true } };
+  const entry = { ...old, lastStatus: out.status, lastText: out.text, reason: out.token };
+  if (out.status) entry.timeouts = 0;
+  switch (out.verdict) {
+    case 'done':
+    case 'unguarded': {
+      // The corrected form was accepted: its refused forerunners, which the same
+      // page has seen refused, are settled with it.
+      const shown = entries.filter(
+        (e) => e.shown && e.state === 'refused' && e.owner === old.owner && e.el === old.el && e.url === old.url && e.method === old.method,
+      );
+      return { del: [key, ...shown.map((e) => e.key)], value: { goOn: true } };
+    }
+    case 'refused':
+      // A form's page is the refusal itself, for the person to see.
+      if (out.live && old.nav) return { del: [key], value: { goOn: true } };
+      return { put: [{ ...entry, state: 'refused', shown: out.live }], value: { goOn: true } };
+    case 'ask':
+      return { put: [{ ...entry, state: 'ask' }], value: { goOn: true } };
+    case 'login':
+      return { put: [{ ...entry, state: 'login' }], value: { goOn: false } };
+    case 'parked':
+      return { put: [{ ...entry, state: 'parked' }], meta: { ...meta, owner: out.owner ?? '' }, value: { goOn: false } };
+    case 'odd':
+      entry.odd += 1;
+      if (out.pong) entry.stuck = true;
+      break;
+    case 'wait':
+      // A handler that fails for ever is not a deploy: the person is told.
+      if (out.status === 500 && ++entry.odd >= cfg.oddLimit) entry.stuck = true;
+      break;
+    case 'down':
+      if (out.late) entry.timeouts += 1;
+  }
+  const most = Math.min(visible ? cfg.backoffVisible : cfg.backoffHidden, cfg.backoff * 2 ** Math.min(entry.tries, 20));
+  entry.tries += 1;
+  entry.notBefore = out.retryAfter && at + out.retryAfter;
+  entry.nextAt = Math.max(at + random() * most, entry.notBefore);
+  entry.state = entry.stuck ? 'stuck' : 'waiting';
+  return { put: [entry], value: { goOn: false } };
+}
+
+/**
+ * A page says who is signed in. The page that was loaded last knows best: one
+ * from before a login does not, however often it says so.
+ *
+ * @param {Stored} stored
+ * @param {{owner: string, since: number, headers?: Record<string, string>}} page
+ * @param {number} at
+ * @returns {Change<boolean>} whether it was news
+ */
+export function hello({ entries, meta }, page, at) {
+  const since = meta.since ?? 0;
+  // A time yet to come was written by a clock that has been set back since.
+  const known = meta.owner != null && page.since <= since && since <= at + clockSlack;
+  if (known) return { value: false };
+  const put = entries
+    .filter((e) => e.owner === page.owner && (e.state === 'login' || e.state === 'parked') && e.triedAt < page.since)
+    .map((e) => ({ ...e, state: /** @type {const} */ ('waiting'), tries: 0, nextAt: e.notBefore }));
+  return { put, meta: { owner: page.owner, since: page.since, headers: page.headers }, value: true };
+}
