@@ -77,7 +77,7 @@ function on(types, fn, capture = false) {
 /** @returns {Entry[]} */
 const entries = () => outbox.snapshot.entries ?? [];
 
-/** @type {Map<string, Element>} the elements that were told "it waits", by key */
+/** @type {Map<string, EventTarget>} who was told "it waits" (an element, or the document), by key */
 const asked = new Map();
 const seen = () => ({ now: Date.now(), soft: config.softLimit ?? 8000, queued: (/** @type {string} */ key) => asked.has(key) });
 
@@ -121,7 +121,7 @@ function drawStrip() {
 /** @param {Entry} e */
 function askerOf(e) {
   const el = asked.get(e.key);
-  if (el?.isConnected && el.closest) return el; // the document itself may be told
+  if (el instanceof Element && el.isConnected) return el;
   return e.el ? document.getElementById(e.el.replace(/^#/, '')) : null;
 }
 
