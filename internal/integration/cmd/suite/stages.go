@@ -67,13 +67,13 @@ func check(ctx context.Context, w *workplace, name string, args ...string) (coun
 	return counts{passed: 1}, nil
 }
 
-// runTypes checks each tsconfig*.json of the integration folder apart: what a
+// runTypes checks each tsconfig.*.json of the integration folder apart: what a
 // worker may name and what a page may name are two different worlds.
 func runTypes(ctx context.Context, w *workplace) (counts, error) {
 	var c counts
-	projects, err := filepath.Glob(filepath.Join(w.root, integration, "tsconfig*.json"))
+	projects, err := filepath.Glob(filepath.Join(w.root, integration, "tsconfig.*.json"))
 	if err != nil || len(projects) == 0 {
-		return c, fmt.Errorf("no tsconfig*.json in %s: %w", integration, fs.ErrNotExist)
+		return c, fmt.Errorf("no tsconfig.*.json in %s: %w", integration, fs.ErrNotExist)
 	}
 	var bad []string
 	for _, p := range projects {
