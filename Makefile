@@ -2,7 +2,7 @@
 SUITE = go run ./internal/integration/cmd/suite
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-go test-js types lint browsers install
+.PHONY: help test test-go test-js types lint browsers bench install
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +24,9 @@ lint: ## gofmt, go vet, staticcheck
 
 browsers: ## the browser tests whole: every scenario on every engine
 	@ONCEWARD_BROWSERS=all $(SUITE) browsers
+
+bench: ## measure what README promises about speed: target, measured, met or missed
+	@go run ./internal/integration/cmd/bench
 
 install: ## only install what the tests need
 	@$(SUITE) -install

@@ -4,5 +4,6 @@
 //
 //	browser/    the outbox and the planner in Chromium, Firefox and WebKit
 //	cmd/suite   runs every check of the repository
+//	cmd/bench   measures what is promised about speed
 //	cmd/sqlq    asks an SQLite file one question; the browser tests use it
 package integration
