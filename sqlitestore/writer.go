@@ -237,6 +237,11 @@ func (w *writer) try(batch []*op, deadline time.Time) error {
 		return err
 	}
 	for _, o := range batch {
+		// Asked again here: the lock may have been long in coming.
+		if o.abandoned() {
+			o.outcome = o.ctx.Err()
+			continue
+		}
 		if o.outcome, err = o.run(tx); err != nil {
 			tx.rollback()
 			return err
@@ -251,13 +256,15 @@ func (w *writer) try(batch []*op, deadline time.Time) error {
 	return nil
 }
 
-// dropAbandoned leaves out claims and sweeps whose caller has gone: a claim that
-// nobody hears of would lock its key for a lease. What an owner sent is done all
-// the same; it is right under its token whether or not he still waits.
+// abandoned says that o is not worth doing because its caller has gone: a claim
+// that nobody hears of would lock its key for a lease. What an owner sent is done
+// all the same; it is right under its token whether or not he still waits.
+func (o *op) abandoned() bool { return o.class != urgent && o.ctx.Err() != nil }
+
 func dropAbandoned(batch []*op) []*op {
 	kept := batch[:0]
 	for _, o := range batch {
-		if o.class != urgent && o.ctx.Err() != nil {
+		if o.abandoned() {
 			o.done <- o.ctx.Err()
 			continue
 		}

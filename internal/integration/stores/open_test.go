@@ -3,15 +3,12 @@ package stores_test
 import (
 	"context"
 	"database/sql"
-	"path/filepath"
 	"testing"
 	"time"
 
 	_ "modernc.org/sqlite"
 
-	"github.com/onceward/onceward"
 	"github.com/onceward/onceward/sqlitestore"
-	"github.com/onceward/onceward/storetest"
 )
 
 // openPool opens a pool on file; its DSN sets nothing that the store must set.
@@ -40,12 +37,4 @@ func openStore(t testing.TB, db *sql.DB, cfg sqlitestore.Config) *sqlitestore.St
 		}
 	})
 	return s
-}
-
-func TestSQLiteStoreContract(t *testing.T) {
-	storetest.Run(t, storetest.Config{
-		New: func(t testing.TB) onceward.Store {
-			return openStore(t, openPool(t, filepath.Join(t.TempDir(), "keys.db")), sqlitestore.Config{})
-		},
-	})
 }
