@@ -195,7 +195,7 @@ export function binary(name) {
  */
 
 /**
- * Starts one of our servers, which take -addr and print "listening on URL".
+ * Starts one of our servers, which take -addr and print where they listen.
  * @param {keyof typeof commands} name
  * @param {string[]} args without -addr
  * @param {{command?: string, env?: Record<string, string>, cwd?: string, flag?: string}} [options]
@@ -212,7 +212,7 @@ export async function startServer(name, args, options = {}) {
     const url = await until(
       `${name} is listening`,
       () => {
-        const found = /listening on (http:\/\/\S+)/.exec(program.output());
+        const found = /(http:\/\/127\.0\.0\.1:\d+)/.exec(program.output());
         if (!found && !program.running()) throw new Error(`it ended:\n${program.output()}`);
         return found?.[1];
       },
