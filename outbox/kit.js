@@ -336,7 +336,7 @@ function fieldsIn(form, e) {
 
 /** @param {Entry} e */
 function formOf(e) {
-  const path = new URL(e.url).pathname;
+  const path = new URL(e.url, location.href).pathname;
   return [...document.forms].find((form) => {
     const to = form.getAttribute('hx-post') ?? form.getAttribute('action') ?? '';
     return new URL(to, location.href).pathname === path && fieldsIn(form, e).length > 0;
