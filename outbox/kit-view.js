@@ -134,22 +134,18 @@ export function mark(entries, seen) {
 }
 
 /**
- * Why an entry was refused: the server's own words if they are fit to show, else
- * what its status means. The result is text, or a name in texts.js.
+ * Why an entry was refused: the server's own words, or what its status means. The
+ * result is text, or a name in texts.js.
  *
  * @param {Entry} e
  * @returns {{text: string} | {name: string, n?: number} | null}
  */
 export function reason(e) {
-  const text = (e.lastText ?? '').replace(/\s+/g, ' ').trim();
-  // Markup and JSON are for programs.
-  if (text && !/^[<{[]/.test(text)) return { text: text.length > 200 ? `${text.slice(0, 199)}…` : text };
-  const s = e.lastStatus ?? 0;
-  if (s === 404 || s === 410) return { name: 'why.gone' };
-  if (s === 403) return { name: 'why.denied' };
-  if (s === 413) return { name: 'why.large' };
-  if (s >= 500) return { name: 'why.server' };
-  return s >= 400 ? { name: 'why.status', n: s } : null;
+  const text = e.lastText?.trim();
+  if (text) return { text: text.length > 200 ? `${text.slice(0, 199)}…` : text };
+  const status = e.lastStatus ?? 0;
+  if (status === 404 || status === 410) return { name: 'why.gone' };
+  return status >= 400 ? { name: 'why.status', n: status } : null;
 }
 
 /**
@@ -159,7 +155,7 @@ export function reason(e) {
  * @returns {[string, string][]}
  */
 export function fields(body) {
-  if (!body || !/^[^\s{<[]*=/.test(body)) return [];
+  if (!body || !/^[\w.%+-]+=/.test(body)) return [];
   return [...new URLSearchParams(body)].filter(([name]) => name[0] !== '_' && name !== 'id');
 }
 

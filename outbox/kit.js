@@ -289,7 +289,7 @@ function drawItem(e, item) {
   const why = e.state === 'refused' ? because(e) : '';
   item.el.dataset.state = e.state;
   item.label.textContent = e.label || readable(e).slice(0, 120) || say('change');
-  item.meta.replaceChildren(say(`state.${stateName(e)}`) + (why && `: ${why}`), '\u00a0· ', item.when);
+  item.meta.replaceChildren(say(`row.${stateName(e)}`) + (why && `: ${why}`), '\u00a0· ', item.when);
   item.actions.replaceChildren(...actions);
   // What had the focus was drawn anew; "delete" becomes the question, whose safe
   // answer comes first.
