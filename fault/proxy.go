@@ -118,10 +118,7 @@ type Proxy struct {
 // New makes a proxy in front of target, which is http://host:port.
 func New(target string, cfg Config) (*Proxy, error) {
 	u, err := url.Parse(target)
-	if err != nil {
-		return nil, fmt.Errorf("fault: target: %w", err)
-	}
-	if u.Scheme != "http" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Path != "" && u.Path != "/" {
+	if err != nil || u.Scheme != "http" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Path != "" && u.Path != "/" {
 		return nil, fmt.Errorf("fault: target %q: write http://host:port and nothing after it; paths are carried as they are, and TLS is not spoken", target)
 	}
 	if cfg, err = cfg.withDefaults(); err != nil {
