@@ -192,7 +192,8 @@ export function createOutbox(parts) {
     let placed = () => {};
     placing = new Promise((ok) => (placed = () => ok(undefined)));
     try {
-      const body = (await req.body) || null;
+      const bytes = await req.body;
+      const body = bytes?.byteLength ? bytes : null;
       await before;
       const entry = newEntry(req, body, now());
       const over = await locks.request(cfg.name, { ifAvailable: true }, async (lock) => {

@@ -420,6 +420,24 @@ test('a login stops the flush at once, even if the store cannot take note of it'
   assert.deepEqual(bodies(w), ['1']);
 });
 
+test('a login that led nowhere does not stop the line for ever', async () => {
+  const w = world();
+  const a = w.program();
+  const old = w.clock.now();
+  await a.outbox.greet({ owner: 'A', since: old });
+  await w.clock.go(10);
+  await a.outbox.forget();
+  const t = a.tap('1');
+  for (let i = 0; i < 14; i++) {
+    await w.clock.go(5_000);
+    await a.outbox.greet({ owner: 'A', since: old });
+    void a.outbox.flush();
+    if (i === 10) assert.deepEqual([t.result.kind, w.server.requests.length], ['queued', 0]);
+  }
+  await w.clock.go(10);
+  assert.deepEqual(bodies(w), ['1']);
+});
+
 test('an intent that comes again keeps its place in the line', async () => {
   const w = world();
   const a = w.program();

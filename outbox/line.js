@@ -100,6 +100,9 @@ export const defaults = {
 // the time; beyond a minute nobody knows how old the entry is.
 const clockSlack = 60_000;
 
+// The server refuses another's entries by itself, should the word be wrong.
+const forgetFor = 60_000;
+
 /**
  * Why an entry may not be sent without asking, or ''. A key that was sent may be
  * sent again only while the guard remembers it.
@@ -277,7 +280,10 @@ export function hello({ entries, meta }, page, at) {
   const since = meta.since ?? 0;
   // A time yet to come was written by a clock that has been set back since.
   const known = meta.owner != null && page.since <= since && since <= at + clockSlack;
-  if (known) return { value: false };
+  // A login that led nowhere (offline, and the person went back) must not leave
+  // the line without an owner for ever: after a while any page's word counts.
+  const forgotten = meta.owner === '' && page.owner && at - since > forgetFor;
+  if (known && !forgotten) return { value: false };
   const put = entries
     .filter((e) => e.owner === page.owner && (e.state === 'login' || e.state === 'parked') && e.triedAt < page.since)
     .map((e) => ({ ...e, state: /** @type {const} */ ('waiting'), tries: 0, nextAt: e.notBefore }));

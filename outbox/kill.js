@@ -1,0 +1,7 @@
+// @ts-check
+// Served in sw.js's place by a site that wants to be rid of the outbox: sends
+// what is left, then unregisters itself.
+
+import { attach } from './worker.js';
+
+attach(self, { kill: true });
