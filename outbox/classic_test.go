@@ -108,3 +108,28 @@ func TestWhatCannotBeJoinedIsRefusedByName(t *testing.T) {
 		}
 	}
 }
+
+// The shipped script is run in a context that has only what a classic worker has.
+func TestTheClassicScriptBringsTheWorker(t *testing.T) {
+	res := get(outbox.Handler(outbox.Config{}), "/outbox/classic.js")
+	if res.StatusCode != 200 || !strings.HasPrefix(res.Header.Get("Content-Type"), "text/javascript") {
+		t.Fatalf("%d %v", res.StatusCode, res.Header)
+	}
+	file := filepath.Join(t.TempDir(), "classic.js")
+	if err := os.WriteFile(file, read(t, res), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	program := `
+const { readFileSync } = require("node:fs");
+const { runInNewContext } = require("node:vm");
+const listens = [];
+const self = { location: { href: "https://example.com/sw.js" }, navigator: { locks: {} }, addEventListener: (type) => listens.push(type) };
+runInNewContext(readFileSync(process.argv[1], "utf8"), { self, URL, indexedDB: {} });
+const before = listens.length;
+self.onceward.attach(self);
+console.log(before, listens.sort().join());`
+	want := "0 activate,fetch,install,message,sync\n"
+	if got := node(t, "-e", program, file); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

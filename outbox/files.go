@@ -9,7 +9,9 @@ import (
 // What ships is named, file by file: tests and their helpers stay out of
 // everybody's binary.
 //
-//go:embed kit.js kit-view.js texts.js kit.css
+//go:embed sw.js kill.js worker.js engine.js line.js summary.js body.js answer.js announce.js idb.js respond.js
+//go:embed page.js ask.js forms.js htmx.js intent.js local.js queued.js
+//go:embed kit.js kit-view.js texts.js words.en.js words.ru.js kit.css
 var files embed.FS
 
 var contentTypes = map[string]string{

@@ -31,7 +31,7 @@ type Config struct {
 // call; a page's policy has no say in that.
 const (
 	scriptPolicy = "default-src 'none'; script-src 'self'; connect-src 'self'"
-	queuedPolicy = "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'sha256-%s'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	queuedPolicy = "default-src 'none'; script-src 'sha256-%s'; connect-src 'self'; style-src 'sha256-%s'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
 // asset is one answer, made ready.
@@ -49,8 +49,9 @@ type handler struct {
 
 // Handler serves the scripts and the stylesheet by name, below Prefix, and
 //
-//   - classic.js: engine and worker as one classic script, for importScripts in
-//     an application's own worker;
+//   - classic.js: engine and worker as one classic script, for an application's
+//     own worker that is no module: importScripts("/outbox/classic.js"), then
+//     onceward.attach(self);
 //   - ping: 204 with Outbox-Status: pong, by which the browser's half tells
 //     this server from a captive portal;
 //   - queued: the page that a plain form lands on while its request waits, in
@@ -72,19 +73,15 @@ func Handler(cfg Config) http.Handler {
 	for name, f := range shipped() {
 		h.assets[name] = f
 	}
-	if _, ok := h.assets[classicEntry]; ok {
-		h.assets["classic.js"] = classicAsset()
-	}
+	h.assets["classic.js"] = classicAsset()
 	if cfg.Kill {
 		h.assets["sw.js"] = h.assets["kill.js"]
 	}
 	for _, name := range []string{"sw.js", "kill.js"} {
-		if a, ok := h.assets[name]; ok {
-			h.assets[name] = a.with("Service-Worker-Allowed", scope)
-		}
+		h.assets[name] = h.assets[name].with("Service-Worker-Allowed", scope)
 	}
 	for _, lang := range languages {
-		h.queued[lang] = queuedAsset(prefix, lang)
+		h.queued[lang] = queuedAsset(lang)
 	}
 	return h
 }

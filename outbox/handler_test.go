@@ -10,6 +10,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,22 +37,44 @@ func read(t *testing.T, res *http.Response) []byte {
 	return body
 }
 
-// isTest tells the files that must not be in anybody's binary.
-func isTest(name string) bool {
-	return strings.HasSuffix(name, ".test.js") || strings.HasSuffix(name, ".testing.js")
+// programs are what pages and browsers ask for by name; all else is imported.
+var programs = []string{"sw.js", "kill.js", "worker.js", "page.js", "local.js", "kit.js", "kit.css", "queued.js", "words.en.js", "words.ru.js"}
+
+var imported = regexp.MustCompile(`(?m)^import\b[^'"();]*['"]\./([^'"]+)['"]`)
+
+// closure is some scripts and all that they import.
+func closure(t *testing.T, roots []string) map[string]bool {
+	t.Helper()
+	all := map[string]bool{}
+	for todo := slices.Clone(roots); len(todo) > 0; todo = todo[1:] {
+		name := todo[0]
+		if all[name] {
+			continue
+		}
+		all[name] = true
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range imported.FindAllStringSubmatch(string(text), -1) {
+			todo = append(todo, m[1])
+		}
+	}
+	return all
 }
 
-func TestEveryScriptIsServedAsItLiesHereAndNoTestIs(t *testing.T) {
+func TestEveryScriptIsServedAsItLiesHereAndNothingElseIs(t *testing.T) {
 	h := outbox.Handler(outbox.Config{})
-	files, err := filepath.Glob("*.[jc]s*")
-	if err != nil || len(files) == 0 {
+	need := closure(t, programs)
+	files, err := filepath.Glob("*.*")
+	if err != nil || len(files) < len(need) {
 		t.Fatal(files, err)
 	}
 	for _, name := range files {
 		res := get(h, "/outbox/"+name)
-		if isTest(name) || filepath.Ext(name) == ".json" {
+		if !need[name] {
 			if res.StatusCode != 404 {
-				t.Errorf("%s is served: %d", name, res.StatusCode)
+				t.Errorf("%s is served (%d), and no program imports it", name, res.StatusCode)
 			}
 			continue
 		}
@@ -193,29 +217,47 @@ func TestTheQueuedPageSpeaksTheReadersLanguage(t *testing.T) {
 		if !strings.Contains(page, `<html lang="`+lang+`">`) || res.Header.Get("Content-Language") != lang {
 			t.Errorf("Accept-Language %q: not %s", accept, lang)
 		}
-		if !strings.Contains(page, `src="/o/queued.js"`) || !strings.Contains(res.Header.Get("Vary"), "Accept-Language") {
+		if !strings.Contains(res.Header.Get("Vary"), "Accept-Language") {
 			t.Errorf("Accept-Language %q: %v\n%s", accept, res.Header, page)
 		}
 	}
 }
 
-// A worker shows the page when nothing can be loaded, so its style is inside,
-// and the policy must know exactly that style.
-func TestTheQueuedPagesPolicyAllowsItsOwnStyleOnly(t *testing.T) {
+// A worker shows the page when nothing can be loaded, so its style and script are
+// inside, and the policy must know exactly those.
+func TestTheQueuedPageNeedsNothingElse(t *testing.T) {
 	res := get(outbox.Handler(outbox.Config{}), "/outbox/queued")
 	page := string(read(t, res))
-	if strings.Count(page, "<style>") != 1 || strings.Contains(page, "style=") || strings.Contains(page, "<script>") {
-		t.Fatal("inline things that the policy forbids")
+	script, err := os.ReadFile("queued.js")
+	if err != nil {
+		t.Fatal(err)
 	}
-	_, style, _ := strings.Cut(page, "<style>")
-	style, _, _ = strings.Cut(style, "</style>")
-	sum := sha256.Sum256([]byte(style))
-	want := "style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
-	policy := res.Header.Get("Content-Security-Policy")
-	for _, part := range []string{"default-src 'none'", "script-src 'self'", want, "frame-ancestors 'none'"} {
-		if !strings.Contains(policy, part) {
-			t.Errorf("policy %q lacks %q", policy, part)
+	for _, outside := range []string{"src=", "<link", "import ", "style=", "onclick"} {
+		if strings.Contains(page, outside) {
+			t.Errorf("the page has %q", outside)
 		}
+	}
+	policy := res.Header.Get("Content-Security-Policy")
+	for _, c := range []struct{ directive, start, end, want string }{
+		{"style-src", "<style>", "</style>", ""},
+		{"script-src", `<script type="module">`, "</script>", string(script)},
+	} {
+		if strings.Count(page, c.start) != 1 {
+			t.Fatalf("%d of %s", strings.Count(page, c.start), c.start)
+		}
+		_, text, _ := strings.Cut(page, c.start)
+		text, _, _ = strings.Cut(text, c.end)
+		if c.want != "" && text != c.want {
+			t.Errorf("%s holds something else", c.start)
+		}
+		sum := sha256.Sum256([]byte(text))
+		want := c.directive + " 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+		if !strings.Contains(policy, want) {
+			t.Errorf("policy %q lacks %q", policy, want)
+		}
+	}
+	if !strings.Contains(policy, "default-src 'none'") || !strings.Contains(policy, "frame-ancestors 'none'") {
+		t.Errorf("policy %q", policy)
 	}
 }
 

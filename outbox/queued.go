@@ -18,7 +18,10 @@ var queuedTemplate = template.Must(template.New("queued").Parse(queuedHTML))
 // The languages of the built-in page; the first is for everybody else.
 var languages = []string{"en", "ru"}
 
-type queuedText struct{ Lang, Title, Head, Text, Back, Prefix string }
+type queuedText struct {
+	Lang, Title, Head, Text, Back string
+	Script                        template.JS
+}
 
 var queuedTexts = map[string]queuedText{
 	"en": {
@@ -35,23 +38,30 @@ var queuedTexts = map[string]queuedText{
 	},
 }
 
-// queuedAsset makes the page ready in one language. Its style stands inside, by
-// hash, because a worker shows the page when nothing can be loaded.
-func queuedAsset(prefix, lang string) asset {
+// queuedAsset makes the page ready in one language. Its style and its script stand
+// inside, allowed by hash, because a worker shows the page when nothing can be
+// loaded.
+func queuedAsset(lang string) asset {
 	text := queuedTexts[lang]
-	text.Lang, text.Prefix = lang, prefix
+	text.Lang, text.Script = lang, template.JS(shipped()["queued.js"].body)
 	var buf bytes.Buffer
 	if err := queuedTemplate.Execute(&buf, text); err != nil {
-		panic(err) // a template of our own with strings
+		panic(err) // a template of our own
 	}
 	page := buf.String()
-	_, style, _ := strings.Cut(page, "<style>")
-	style, _, _ = strings.Cut(style, "</style>")
-	sum := sha256.Sum256([]byte(style))
-	policy := fmt.Sprintf(queuedPolicy, base64.StdEncoding.EncodeToString(sum[:]))
+	policy := fmt.Sprintf(queuedPolicy, hashOf(page, `<script type="module">`, "</script>"), hashOf(page, "<style>", "</style>"))
 	return newAsset([]byte(page), "text/html; charset=utf-8", policy).
 		with("Content-Language", lang).
 		with("Referrer-Policy", "same-origin")
+}
+
+// hashOf is an inline element's hash, as a policy names it (CSP level 3, section
+// 2.3.1).
+func hashOf(page, start, end string) string {
+	_, text, _ := strings.Cut(page, start)
+	text, _, _ = strings.Cut(text, end)
+	sum := sha256.Sum256([]byte(text))
+	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
 // language chooses by Accept-Language (RFC 9110 section 12.5.4): the language

@@ -8,8 +8,8 @@ import (
 )
 
 // ScriptConfig is what a page tells the browser's half. The zero value is a page
-// of somebody who is not signed in. Zero durations and sizes leave the scripts'
-// own defaults, which stand in engine.js.
+// of somebody who is not signed in. Zero durations and numbers leave the scripts'
+// own defaults, which line.js lists; durations are told in whole milliseconds.
 type ScriptConfig struct {
 	// Owner is [Tag] of whoever is signed in, the first secret's. Empty means
 	// nobody: then nothing is announced and nothing is sent.
@@ -21,20 +21,38 @@ type ScriptConfig struct {
 	// one that imports ours. Empty means Prefix + "sw.js"; "-" means none, and
 	// the page does the work while it is open.
 	Worker string
+	// ClassicWorker says that Worker is no module and takes in classic.js.
+	ClassicWorker bool
+	// Scope is the part of the site that the worker is registered for. Empty means
+	// "/".
+	Scope string
 	// Login is where the strip's "log in" leads. Empty means that the strip only
 	// says so.
 	Login string
+	// KeyField is the guard's FormField. Empty means "_key".
+	KeyField string
+	// Headers are put on every request that is sent, whenever it was made: a token
+	// against forged requests, which would be out of date in an entry.
+	Headers map[string]string
 
-	// Retention is the guard's, as in [EdgeConfig].
+	// Retention is the guard's, as in [EdgeConfig]; negative: it never forgets.
 	Retention time.Duration
 	// MaxAge is when an entry that was never sent is no longer sent by itself: the
-	// person is asked instead.
+	// person is asked instead. Zero means never.
 	MaxAge time.Duration
-	// SoftLimit is when a tap is answered with "waiting" while its request goes
-	// on; HardLimit is when the request is given up and tried again.
-	SoftLimit, HardLimit time.Duration
-	// MaxBody is the largest body that is kept, in bytes, of one entry.
-	MaxBody int64
+	// SoftLimit is when a tap is answered with "it waits" while its request goes on
+	// (8 s); HardLimit is when the request is given up and tried again (25 s,
+	// doubling with each time-out up to HardLimitMax, 2 min).
+	SoftLimit, HardLimit, HardLimitMax time.Duration
+	// Backoff is the mean of the first pause (1 s); it doubles up to BackoffVisible
+	// (1 min) while a page is seen, else up to BackoffHidden (15 min). KickEvery is
+	// how often a page that is seen wakes the worker while anything waits (5 s).
+	Backoff, BackoffVisible, BackoffHidden, KickEvery time.Duration
+	// MaxBody is the largest body that is kept (1 MiB), MaxBytes how much all bodies
+	// may have (20 MiB), MaxEntries how many there may be (200). What is over is
+	// sent unprotected, and the person is told.
+	MaxBody, MaxBytes int64
+	MaxEntries        int
 
 	// Nonce is put on the tags, for pages whose policy wants one. The scripts are
 	// files of the same origin, so a policy of 'self' needs none.
@@ -42,9 +60,57 @@ type ScriptConfig struct {
 	// NoKit leaves out kit.js and kit.css: the strip, the captions on rows and the
 	// list of waiting changes. The page then shows the state by itself.
 	NoKit bool
-	// Texts replace the kit's words, by their names in texts.js, for a language
+	// Texts replace the kit's words, by their names in words.en.js, for a language
 	// other than Russian and English or for other words.
 	Texts map[string]string
+}
+
+// scriptJSON is ScriptConfig under the names that the scripts read.
+type scriptJSON struct {
+	Prefix         string            `json:"prefix"`
+	Worker         string            `json:"worker"`
+	WorkerType     string            `json:"workerType,omitempty"`
+	Scope          string            `json:"scope,omitempty"`
+	Login          string            `json:"login,omitempty"`
+	KeyField       string            `json:"keyField,omitempty"`
+	Headers        map[string]string `json:"headers,omitempty"`
+	Retention      int64             `json:"retention,omitempty"`
+	MaxAge         int64             `json:"maxAge,omitempty"`
+	SoftLimit      int64             `json:"softLimit,omitempty"`
+	HardLimit      int64             `json:"hardLimit,omitempty"`
+	HardLimitMax   int64             `json:"hardLimitMax,omitempty"`
+	Backoff        int64             `json:"backoff,omitempty"`
+	BackoffVisible int64             `json:"backoffVisible,omitempty"`
+	BackoffHidden  int64             `json:"backoffHidden,omitempty"`
+	KickEvery      int64             `json:"kickEvery,omitempty"`
+	MaxBody        int64             `json:"maxBody,omitempty"`
+	MaxBytes       int64             `json:"maxBytes,omitempty"`
+	MaxEntries     int               `json:"maxEntries,omitempty"`
+	Texts          map[string]string `json:"texts,omitempty"`
+}
+
+func (c ScriptConfig) forScripts(prefix string) scriptJSON {
+	ms := time.Duration.Milliseconds
+	j := scriptJSON{
+		Prefix: prefix, Worker: c.Worker, Scope: c.Scope, Login: c.Login, KeyField: c.KeyField, Headers: c.Headers,
+		Retention: ms(c.Retention), MaxAge: ms(c.MaxAge),
+		SoftLimit: ms(c.SoftLimit), HardLimit: ms(c.HardLimit), HardLimitMax: ms(c.HardLimitMax),
+		Backoff: ms(c.Backoff), BackoffVisible: ms(c.BackoffVisible), BackoffHidden: ms(c.BackoffHidden), KickEvery: ms(c.KickEvery),
+		MaxBody: c.MaxBody, MaxBytes: c.MaxBytes, MaxEntries: c.MaxEntries, Texts: c.Texts,
+	}
+	switch c.Worker {
+	case "":
+		j.Worker = prefix + "sw.js"
+	case "-":
+		j.Worker = ""
+	}
+	if c.ClassicWorker {
+		j.WorkerType = "classic"
+	}
+	if c.Retention < 0 {
+		j.Retention = -1
+	}
+	return j
 }
 
 var scriptTemplate = template.Must(template.New("script").Parse(
@@ -63,29 +129,7 @@ var scriptTemplate = template.Must(template.New("script").Parse(
 // It panics if Prefix does not begin and end with a slash.
 func Script(cfg ScriptConfig) template.HTML {
 	prefix := cleanPrefix(cfg.Prefix)
-	worker := cfg.Worker
-	switch worker {
-	case "":
-		worker = prefix + "sw.js"
-	case "-":
-		worker = ""
-	}
-	config, err := json.Marshal(struct {
-		Prefix    string            `json:"prefix"`
-		Worker    string            `json:"worker"`
-		Login     string            `json:"login,omitempty"`
-		Retention int64             `json:"retention,omitempty"`
-		MaxAge    int64             `json:"maxAge,omitempty"`
-		SoftLimit int64             `json:"softLimit,omitempty"`
-		HardLimit int64             `json:"hardLimit,omitempty"`
-		MaxBody   int64             `json:"maxBody,omitempty"`
-		Texts     map[string]string `json:"texts,omitempty"`
-	}{
-		prefix, worker, cfg.Login,
-		cfg.Retention.Milliseconds(), cfg.MaxAge.Milliseconds(),
-		cfg.SoftLimit.Milliseconds(), cfg.HardLimit.Milliseconds(),
-		cfg.MaxBody, cfg.Texts,
-	})
+	config, err := json.Marshal(cfg.forScripts(prefix))
 	if err != nil {
 		panic(err) // strings and numbers
 	}

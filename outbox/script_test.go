@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"html"
+	"os"
+	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +56,44 @@ func TestThePageIsToldWhatTheServerKnows(t *testing.T) {
 	}
 	if n := strings.Count(page, "</script>"); n != 2 {
 		t.Errorf("%d ends of scripts in\n%s", n, page)
+	}
+}
+
+// Each name that Go writes is one that a script reads: the engine's defaults, or a
+// property that page.js or kit.js takes out of the configuration.
+func TestEveryNameInTheConfigurationIsRead(t *testing.T) {
+	one := time.Second
+	page := string(outbox.Script(outbox.ScriptConfig{
+		Worker: "/sw.js", ClassicWorker: true, Scope: "/", Login: "/login", KeyField: "key", Headers: map[string]string{"X-CSRF-Token": "t"},
+		Retention: -1, MaxAge: one, SoftLimit: one, HardLimit: one, HardLimitMax: one,
+		Backoff: one, BackoffVisible: one, BackoffHidden: one, KickEvery: one, MaxBody: 1, MaxBytes: 1, MaxEntries: 1,
+		Texts: map[string]string{"look": "x"},
+	}))
+	var got map[string]any
+	if err := json.Unmarshal([]byte(metas(t, page)["outbox-config"]), &got); err != nil {
+		t.Fatal(err)
+	}
+	if n := reflect.TypeFor[outbox.ScriptConfig]().NumField() - 3; len(got) != n { // Owner, Nonce and NoKit are no part of it
+		t.Errorf("%d names for %d fields", len(got), n)
+	}
+	if got["retention"] != -1.0 {
+		t.Errorf("retention %v", got["retention"])
+	}
+	var scripts string
+	for _, name := range []string{"page.js", "kit.js"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		scripts += string(text)
+	}
+	defaults := strings.Fields(node(t, "--input-type=module", "-e",
+		"import { defaults } from './line.js'; console.log(Object.keys(defaults).join(' '))"))
+	for name := range got {
+		reads := regexp.MustCompile(`\b(cfg|config|said)\.` + name + `\b|\b` + name + `[,:] `)
+		if !slices.Contains(defaults, name) && !reads.MatchString(scripts) {
+			t.Errorf("nothing reads %q", name)
+		}
 	}
 }
 
