@@ -106,9 +106,9 @@ func TestAddingMonthsEndsAtTheMonthsEnd(t *testing.T) {
 	}
 }
 
-func TestEveryDayOfFourHundredYearsAgreesWithTheStandardLibrary(t *testing.T) {
-	d := civil.Date{Year: 1899, Month: time.December, Day: 31}
-	for at := d.Weekday(); d.Year < 2300; at = (at + 1) % 7 {
+func TestEveryDayOfACenturyAgreesWithTheDayBefore(t *testing.T) {
+	d := civil.Date{Year: 1999, Month: time.December, Day: 31}
+	for at := time.Friday; d.Year < 2101; at = (at + 1) % 7 {
 		if d.Weekday() != at {
 			t.Fatalf("%v is a %v, the day before says %v", d, d.Weekday(), at)
 		}

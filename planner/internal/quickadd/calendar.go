@@ -32,11 +32,15 @@ func (p *parser) numericDate(prep string, at int) (candidate, bool) {
 		if !ok1 || !ok2 || len(parts[1]) != 2 || d.IsZero() || !datePrep(prep) || measures[p.next(at)] || partsOfDay[p.next(at)] != nil {
 			return candidate{}, false
 		}
-		c := candidate{to: at + 1, date: d, atEnd: prep == "" && !p.heads(at, at+1)}
-		if (prep == "" || prep == "в" || prep == "во") && monthOf%5 == 0 {
-			c.time = civil.At(dayOf, monthOf) // "завтра в 10.10" is a time, "завтра 15.12" hardly
+		// Nobody numbers an exercise 03.12.
+		plain := prep == "" && parts[0][0] != '0' && !events[p.previous(at)]
+		c := candidate{to: at + 1, date: d, atEnd: plain && !p.heads(at, at+1)}
+		in := prep == "в" || prep == "во"
+		if (prep == "" || in) && monthOf%5 == 0 {
+			c.time = civil.At(dayOf, monthOf) // "завтра 10.10" is a time, "завтра 15.12" hardly
 		}
-		return c, true
+		// "В 9.10" is how a time is said, and no date.
+		return c, !in || c.time.IsZero() || dayOf < 7
 	}
 	return candidate{}, false
 }
@@ -73,10 +77,17 @@ func (p *parser) near(d civil.Date) bool {
 }
 
 // coming is the first such day from today on, zero if no year has it. The 29th
-// of February can be eight years off.
+// of February can be eight years off. A day of the month that has just passed
+// is zero as well: was it meant for next year, or is it a slip? A task that
+// waits a year is a task lost.
 func (p *parser) coming(dayOf int, monthOf time.Month) civil.Date {
-	for y := p.today.Year; y <= p.today.Year+8; y++ {
-		if d := (civil.Date{Year: y, Month: monthOf, Day: dayOf}); d.Valid() && !d.Before(p.today) {
+	for y := p.today.Year - 1; y <= p.today.Year+8; y++ {
+		d := civil.Date{Year: y, Month: monthOf, Day: dayOf}
+		switch {
+		case !d.Valid() || d.Before(p.today.AddDays(-31)):
+		case d.Before(p.today):
+			return civil.Date{}
+		default:
 			return d
 		}
 	}
@@ -127,7 +138,7 @@ func (p *parser) yearAfter(i int) string {
 
 // ordinal reads a day of a month: 15, 15th, 15-го, 15-е.
 func ordinal(w string) (int, bool) {
-	for _, suffix := range []string{"st", "nd", "rd", "th", "-го", "-ое", "-е", "-му", "го", "е"} {
+	for _, suffix := range []string{"st", "nd", "rd", "th", "-го", "-ое", "-е", "-му", "го", "му", "е"} {
 		if n, ok := strings.CutSuffix(w, suffix); ok {
 			w = n
 			break
@@ -137,17 +148,25 @@ func ordinal(w string) (int, bool) {
 	return n, ok && n >= 1 && n <= 31
 }
 
-// dayOfMonth reads "15 числа", "к 15-му числу", "on the 15th": the first such
-// day from today on, in a month that has it.
+// dayOfMonth reads "15 числа", "к 15-му числу", "до 20-го", "on the 15th": the
+// first such day from today on, in a month that has it.
 func (p *parser) dayOfMonth(prep string, at int) (candidate, bool) {
-	w, to := p.word(at), at+2
-	switch {
+	w, to, atEnd := p.word(at), at+1, false
+	if p.content[min(at, len(p.toks)-1)] {
+		return candidate{}, false
+	}
+	switch _, bare := digits(w, 2); {
+	case startsWithDigit(w) && numberWord[p.next(at)]:
+		to++
+	case startsWithDigit(w) && !bare && endsIn("00"+w, "го", "му"):
+		atEnd = true // "до 5-го класса"
 	case w == "the" && (prep == "on" || prep == "by" || prep == "due on" || prep == "due by"):
 		w = p.next(at)
+		to++
 		if _, bare := digits(w, 2); bare {
 			return candidate{}, false // "on the 15 pages"
 		}
-	case p.content[at] || !startsWithDigit(w) || !numberWord[p.next(at)]:
+	default:
 		return candidate{}, false
 	}
 	n, ok := ordinal(w)
@@ -159,7 +178,7 @@ func (p *parser) dayOfMonth(prep string, at int) (candidate, bool) {
 		d := first.AddMonths(i)
 		d.Day = n
 		if d.Valid() && !d.Before(p.today) {
-			return candidate{to: to, date: d, monthDay: n}, true
+			return candidate{to: to, date: d, monthDay: n, atEnd: atEnd}, true
 		}
 	}
 	return candidate{}, false

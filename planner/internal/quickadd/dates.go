@@ -121,7 +121,7 @@ func (p *parser) weekOf(prep string, at int) (candidate, bool) {
 // that is a week or more away.
 func (p *parser) week(prep string, at int) (from civil.Date, to int) {
 	w := p.word(at)
-	if prep == "" && (w == "через" || w == "in") && p.phrase(at) {
+	if (prep == "" || prep == "due") && (w == "через" || w == "in") && p.phrase(at) {
 		if n, u, to := p.count(at + 1); u == week {
 			return p.today.AddDays(7 * n), to
 		}
@@ -264,7 +264,7 @@ func (p *parser) heads(from, to int) bool {
 // left alone: for some it is tomorrow's tomorrow, for others every second day.
 func (p *parser) inAWhile(prep string, at int) (candidate, bool) {
 	w := p.word(at)
-	if prep != "" || w != "через" && w != "in" || !p.phrase(at) {
+	if prep != "" && prep != "due" || w != "через" && w != "in" || !p.phrase(at) {
 		return candidate{}, false
 	}
 	n, u, to := p.count(at + 1)

@@ -12,18 +12,21 @@
 //     these marks are then left out of the title.
 //   - A number after №, §, упр, стр, с., задачи, зад., п., p., ex and their like
 //     belongs to the homework, and so do the numbers listed after it.
-//   - dd.mm has a month of two digits, and stands at the end of the line, after
-//     к, до, на, в, by, on and such, before a colon at the start, or has a year. "At the end"
-//     means that only other recognised words follow. The same holds for
-//     "15 декабря", which may also begin the line.
+//   - dd.mm has a month of two digits, and stands at the end of the line; or
+//     after к, до, на, by, on and such, or a weekday that it falls on, or a word
+//     for an event (к/р, экзамен, quiz); or before a colon at the start; or it
+//     has a year, or a day like 03. "At the end" means that only other
+//     recognised words follow. "15 декабря" stands so too, or begins the line.
 //   - A weekday in full stands at the end or after a preposition in the right
 //     case ("в среду", not "в среде"); an abbreviation stands anywhere, but ср,
-//     сб, вс, sat, sun and wed are doubted where they may be another word.
-//   - A time has a colon, or в, at, am, pm, утра, дня, вечера. A bare hour after
-//     в or at is one only from 8 to 23 and at the end: "в 5" does not say
-//     whether it is morning.
+//     сб, вс, sat, sun and wed are doubted where they may be another word: "ср по
+//     химии" is a test (самостоятельная работа).
+//   - A time has a colon, or в, at, am, pm, утра, дня, вечера; 18.00 also counts
+//     directly after a date. A bare hour after в or at is one only from 8 to 23
+//     and at the end: "в 5" does not say whether it is morning, unless the line
+//     has "вечером".
 //   - Ranges and lists ("12-15", "с 15.12 по 20.12", "в субботу и воскресенье",
-//     "18:00-19:30") name no single date or time.
+//     "пн физика, вт химия", "18:00-19:30") name no single date or time.
 //
 // What a word means, where people differ:
 //
@@ -31,14 +34,17 @@
 //   - "next monday", "в следующий понедельник" is the one of the next calendar
 //     week, Monday to Sunday. On a Sunday that is tomorrow.
 //   - "next week", "на след. неделе" is the Monday of that week: the task shows
-//     up when the week begins, and can be moved from there. "На этой неделе"
-//     says nothing that today does not, and stays text.
-//   - A date without a year is the next such day, today included.
+//     up when the week begins, and can be moved from there. "На этой неделе", "на
+//     выходных", "до конца месяца" stay text.
+//   - A date without a year is the next such day, today included. One that
+//     passed within the last month is text: it may be a slip of the pen.
+//   - "В 9.10" is a time, "в 15.12" a date.
 //   - A time without a date is today if it is still to come, else tomorrow.
 //   - A repetition begins on the first day that it gives, today included, unless
 //     the time of today has passed.
 //   - Of two dates the one with к, до, на, by, due or for wins, then any other,
-//     then a doubted abbreviation; among equals the last. The others stay text.
+//     then a doubted abbreviation; among equals the last, but of two weekdays
+//     neither. What does not win stays text.
 //
 // Not for dates in long prose, and not for other languages.
 package quickadd
@@ -97,6 +103,7 @@ func Parse(text string, now time.Time) Result {
 		now: civil.TimeOf(now), today: civil.Today(now),
 	}
 	p.markContent()
+	p.survey()
 	for i := 0; i < len(p.toks); {
 		c, ok := p.match(i)
 		if !ok {
@@ -115,7 +122,9 @@ func Parse(text string, now time.Time) Result {
 type parser struct {
 	text    string
 	toks    []token
-	lower   bool // the text is not in capitals throughout
+	lower   bool                      // the text is not in capitals throughout
+	several bool                      // it names more days than one, so a time says no day
+	daypart func(h, m int) civil.Time // what "вечером" makes of an hour, nil without such a word
 	now     civil.Time
 	today   civil.Date
 	content []bool // by token: a number that belongs to the homework
@@ -147,6 +156,19 @@ const (
 	rankPlain
 	rankDeadline
 )
+
+// survey looks at the words that bear on all others.
+func (p *parser) survey() {
+	for i := range p.toks {
+		w := p.word(i)
+		if part := dayparts[w]; part != "" {
+			p.daypart = partsOfDay[part]
+		}
+		if _, one := days[w]; !one && dayToken(w, nominative|short) != 0 { // "пн/ср"
+			p.several = true
+		}
+	}
+}
 
 func (p *parser) match(i int) (candidate, bool) {
 	if p.word(i) == "" {

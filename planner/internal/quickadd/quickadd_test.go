@@ -87,8 +87,8 @@ func nothingLost(t testing.TB, text string, r quickadd.Result) {
 		at = s.End
 	}
 	rest = spoken(rest + text[at:])
-	// Where nothing is left, the whole line is the title.
-	if got := spoken(r.Title); got != rest && (rest != "" || got != spoken(text)) {
+	// Where nothing that names a task is left, the whole line is the title.
+	if got := spoken(r.Title); got != rest && got != spoken(text) {
 		if !strings.ContainsFunc(rest, func(c rune) bool { return c < 0x1000 }) {
 			return // letters that show nothing, such as Hangul fillers
 		}
@@ -116,10 +116,11 @@ func TestAnyMixtureOfWordsKeepsTheRules(t *testing.T) {
 		среда среду среде пятницы пн вт ср сб вс будням через 2 дня неделю месяц 15.12 10.10 31.02 15.12.2026 2026-12-15
 		15 декабря числа 18:00 18.00 18-00 9:00, утра вечера час раз и , — - ( ) (пн) "завтра «среда» след. следующей
 		неделе № §5 упр стр. с. 5.12, 5.13 monday mon next every other day weeks on by at 6pm 6 pm the 15th of Dec
-		Tomorrow's физика задачи 🎉 x@y.z не позднее this эту Вт SAT sun daily in a two`)
+		Tomorrow's физика задачи 🎉 x@y.z не позднее this эту Вт SAT sun daily in a two вечером утром tonight к/р 03.12
+		20-го до 9.10 пн,ср пн/вт morning`)
 	const seed = 7
 	rnd := rand.New(rand.NewPCG(seed, seed))
-	for range 20_000 {
+	for range 8_000 {
 		n := 1 + rnd.IntN(7)
 		line := make([]string, n)
 		for i := range line {
@@ -131,13 +132,14 @@ func TestAnyMixtureOfWordsKeepsTheRules(t *testing.T) {
 	}
 }
 
+// As long as a request to the planner can be.
 func TestAVeryLongTextIsOnlyATitle(t *testing.T) {
 	for name, unit := range map[string]string{
 		"one word": "ы", "words": "слово ", "dates": "завтра ", "strays": "среда x ", "lists": "пн и ср ", "every": "каждый пн, ",
 		"opening marks": "«", "pairs": `"a" `, "half pairs": `" `, "brackets": "( завтра ", "numbers": "5.12, ", "times": "18:00 - ",
 		"markers": "упр 5.12 и ", "ambiguous": "завтра 10.10 ", "dashes": "— ", "invalid": "\xff", "weekday lists": "пн,",
 	} {
-		text := strings.Repeat(unit, 1<<17/len(unit))
+		text := strings.Repeat(unit, 64<<10/len(unit))
 		r := quickadd.Parse(text, sunday)
 		check(t, text, sunday, r)
 		if len(r.Title) < len(text)/3 {

@@ -137,15 +137,16 @@ func (p *parser) times(at int) (candidate, bool) {
 // четверг", "пн/ср", "пн-пт".
 func (p *parser) dayList(at int, forms form) (set repeat.Weekdays, to int) {
 	for {
-		days := dayToken(p.word(at), forms)
-		if days == 0 {
+		more := dayToken(p.word(at), forms)
+		if more == 0 {
 			return set, to
 		}
-		set, to = set|days, at+1
-		joint := joints[p.next(at)] && p.phrase(at+1)
+		set, to = set|more, at+1
 		switch {
-		case joint:
+		case joints[p.next(at)] && p.phrase(at+1):
 			at += 2
+		case shortDay(p.next(at)) && p.next(at+1) != "по": // "по вт чт", but "пн ср по физике"
+			at++
 		case at+1 < len(p.toks) && p.toks[at].trail == "," && p.toks[at+1].lead == "":
 			at++
 		default:
@@ -156,6 +157,8 @@ func (p *parser) dayList(at int, forms form) (set repeat.Weekdays, to int) {
 		}
 	}
 }
+
+func shortDay(w string) bool { return days[w].form&short != 0 }
 
 // dayToken reads one token of weekdays, which may name several.
 func dayToken(w string, forms form) repeat.Weekdays {

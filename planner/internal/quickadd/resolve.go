@@ -13,6 +13,7 @@ func (p *parser) resolve() Result {
 	p.dropLists()
 	p.dropStrays()
 	p.mergeDates()
+	p.dropRivals()
 
 	var rep, date, at *candidate
 	for i := range p.found {
@@ -29,6 +30,9 @@ func (p *parser) resolve() Result {
 	date, at = p.dateOrTime(rep, date)
 	for i := range p.found {
 		c := &p.found[i]
+		if p.several && rep == nil && date == nil {
+			break // "тренировка пн, ср 18:00" is not today's
+		}
 		if c.kind == Time && (!c.beside || p.follow(c, rep) || p.follow(c, date)) {
 			at = c
 		}
@@ -125,15 +129,26 @@ func (p *parser) dropStrays() {
 		for i, c := range p.found {
 			if c.atEnd && c.from < end {
 				// In "завтра 9.10 собрание" it can still be a time.
-				if c.time.IsZero() || c.kind != Date || i == 0 || !p.names(p.found[i-1], c) {
+				switch {
+				case i > 0 && p.confirms(p.found[i-1], c), i+1 < len(p.found) && p.confirms(c, p.found[i+1]):
+				case i > 0 && !c.time.IsZero() && c.kind == Date && p.names(p.found[i-1], c):
+					c.beside = true
+				default:
 					continue
 				}
-				c.beside = true
 			}
 			kept = append(kept, c)
 		}
 		p.found = kept
 	}
+}
+
+// confirms reports whether two neighbours are one day, "чт, 10 декабря", or a
+// month and its day, "каждый месяц 10.12", which makes a date of both wherever
+// they stand.
+func (p *parser) confirms(a, b candidate) bool {
+	monthly := a.rule.Freq == repeat.Monthly && a.rule.MonthDay == 0
+	return b.kind == Date && (a.kind == Date && agree(a, b) || monthly) && p.adjoin(a.to, b.from)
 }
 
 // names reports whether the candidate before c says the day, so that c can be
@@ -184,16 +199,17 @@ func (p *parser) adjoin(from, to int) bool {
 	return from <= to
 }
 
-// dropLists drops the dates of "в субботу и воскресенье": the task is of both.
+// dropLists drops the dates of "в субботу и воскресенье", "15.12, 16.12": the
+// task is of both.
 func (p *parser) dropLists() {
 	drop := make([]bool, len(p.found))
 	for i := 0; i+1 < len(p.found); i++ {
 		a, b := p.found[i], p.found[i+1]
-		joined := joints[p.word(a.to)] && a.to+1 == b.from ||
-			a.byName && b.byName && a.to == b.from && strings.HasPrefix(p.toks[a.to-1].trail, ",") ||
-			a.to+1 == b.from && p.dash(a.to)
+		joined := joints[p.word(a.to)] && a.to+1 == b.from || a.to+1 == b.from && p.dash(a.to) ||
+			a.to == b.from && b.prep == "" && strings.HasPrefix(p.toks[a.to-1].trail, ",") && !agree(a, b)
 		if a.kind == Date && b.kind == Date && joined {
 			drop[i], drop[i+1] = true, true
+			p.several = true
 		}
 	}
 	kept := p.found[:0]
@@ -203,6 +219,29 @@ func (p *parser) dropLists() {
 		}
 	}
 	p.found = kept
+}
+
+// dropRivals drops the weekdays of "пн физика, вт химия" and repetitions of two
+// kinds, where none says more than the other. Relative days do not compete so:
+// "в пятницу тест, готовиться завтра" ends with what is to be done.
+func (p *parser) dropRivals() {
+	var days [rankDeadline + 1]repeat.Weekdays
+	rules := map[repeat.Rule]bool{}
+	for _, c := range p.found {
+		if c.kind == Date && c.byName {
+			days[c.rank] |= repeat.DaysOf(c.weekday)
+		}
+		if c.kind == Repeat {
+			rules[c.rule] = true
+		}
+	}
+	days[rankDoubtful] |= days[rankPlain]
+	p.found = slices.DeleteFunc(p.found, func(c candidate) bool {
+		drop := c.kind == Date && c.byName && days[c.rank].Len() > 1 && (c.rank > rankDoubtful || days[rankPlain].Len() != 1) ||
+			c.kind == Repeat && len(rules) > 1
+		p.several = p.several || drop
+		return drop
+	})
 }
 
 // dateOrTime reads "10.10" as a time where the date is named already: "завтра в

@@ -17,14 +17,22 @@ var (
 // timeAt reads a time of day, with its preposition.
 func (p *parser) timeAt(i int) (candidate, bool) {
 	prep, at := "", i
-	if timePreps[p.word(i)] && p.phrase(i) {
-		prep, at = p.word(i), i+1
+	whole := dayparts[p.word(i)] != "" && p.phrase(i) // "вечером в 8"
+	if whole {
+		at++
+	}
+	if timePreps[p.word(at)] && p.phrase(at) {
+		prep, at = p.word(at), at+1
 	}
 	c, ok := p.clock(prep, at)
+	if ok && dayparts[p.next(c.to-1)] != "" { // "в 8 вечером"
+		whole = true
+		c.to++
+	}
 	if !ok || p.content[at] || timeAsides[p.previous(i)] || p.rangeOfTimes(i, c.to, prep) {
 		return candidate{}, false
 	}
-	c.from, c.kind, c.prep = i, Time, prep
+	c.from, c.kind, c.prep, c.atEnd = i, Time, prep, c.atEnd && !whole
 	return c, !c.time.IsZero()
 }
 
@@ -70,17 +78,21 @@ func (p *parser) clock(prep string, at int) (candidate, bool) {
 		return c, true
 	}
 	in := prep == "в" || prep == "во" || prep == "at" || prep == "@"
+	t, sure := civil.At(h, max(m, 0)), false
+	if p.daypart != nil && p.daypart(h, max(m, 0)) != (civil.Time{}) {
+		t, sure = p.daypart(h, max(m, 0)), true
+	}
 	switch {
 	case colon:
-		c.time = civil.At(h, m)
+		c.time = t
 	case m >= 0 && strings.Contains(w, "-"): // "в 18-00"
 		if in && (m == 0 || m == 30) {
-			c.time = civil.At(h, m)
+			c.time = t
 		}
 	case m >= 0: // "в 18.00", or beside a date
-		c.time, c.beside = civil.At(h, m), !in
-	case in && h >= 8: // up to 7 it may be the evening
-		c.time, c.atEnd = civil.At(h, 0), !hours
+		c.time, c.beside = t, !in
+	case in && (h >= 8 || sure): // up to 7 it may be the evening
+		c.time, c.atEnd = t, !hours
 	}
 	return c, true
 }

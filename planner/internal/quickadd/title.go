@@ -1,6 +1,7 @@
 package quickadd
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -22,10 +23,11 @@ func (p *parser) title() string {
 		out = trimDashes(out)
 	}
 	title := strings.Join(out, " ")
-	if says(title) {
+	named := slices.ContainsFunc(out, func(s string) bool { return dayparts[fold(s)] == "" })
+	if says(title) && named {
 		return title
 	}
-	return clean(p.text)
+	return clean(p.text) // it is only a date, as "завтра вечером" is
 }
 
 // keep appends tokens as they were written. An opening bracket that remnant

@@ -41,14 +41,14 @@ var days = func() map[string]dayWord {
 		day                                  time.Weekday
 		nom, acc, dat, gen, plural, shortest string
 	}{
-		{time.Monday, "понедельник monday", "понедельник", "понедельнику", "понедельника", "понедельникам mondays", "пн пон понед mon"},
-		{time.Tuesday, "вторник tuesday", "вторник", "вторнику", "вторника", "вторникам tuesdays", "вт втор tue tues"},
+		{time.Monday, "понедельник monday", "понедельник", "понедельнику", "понедельника", "понедельникам mondays", "пн пнд понед mon"},
+		{time.Tuesday, "вторник tuesday", "вторник", "вторнику", "вторника", "вторникам tuesdays", "вт tue tues"},
 		{time.Wednesday, "среда wednesday", "среду", "среде", "среды", "средам wednesdays", "ср wed weds"},
-		{time.Thursday, "четверг thursday", "четверг", "четвергу", "четверга", "четвергам thursdays", "чт четв thu thur thurs"},
+		{time.Thursday, "четверг thursday", "четверг", "четвергу", "четверга", "четвергам thursdays", "чт thu thur thurs"},
 		{time.Friday, "пятница friday", "пятницу", "пятнице", "пятницы", "пятницам fridays", "пт пятн fri"},
 		{time.Saturday, "суббота saturday", "субботу", "субботе", "субботы", "субботам saturdays", "сб суб субб sat"},
 		{time.Sunday, "воскресенье воскресение sunday", "воскресенье воскресение", "воскресенью воскресению",
-			"воскресенья воскресения", "воскресеньям воскресениям sundays", "вс воскр sun"},
+			"воскресенья воскресения", "воскресеньям воскресениям sundays", "вс вск воскр sun"},
 	} {
 		for f, list := range map[form]string{nominative: d.nom, accusative: d.acc, dative: d.dat, genitive: d.gen, plural: d.plural, short: d.shortest} {
 			for w := range words(list) {
@@ -81,7 +81,10 @@ var months = func() map[string]time.Month {
 // relatives are days counted from today.
 var relatives = map[string]int{
 	"сегодня": 0, "завтра": 1, "послезавтра": 2,
-	"today": 0, "tonight": 0, "tomorrow": 1, "tmrw": 1, "tmr": 1,
+	"today": 0, "tonight": 0, "tomorrow": 1,
+	// As they are written in a hurry; none of these is another word.
+	"седня": 0, "завтро": 1, "послезавтро": 2,
+	"tmrw": 1, "tmr": 1, "tmw": 1, "2moro": 1, "2morrow": 1, "tomorow": 1, "tommorow": 1, "tommorrow": 1,
 }
 
 // numbers are the words for small numbers, as "через две недели" has them.
@@ -104,7 +107,7 @@ const (
 
 var units = map[string]unit{
 	"день": day, "дня": day, "дней": day, "day": day, "days": day,
-	"неделю": week, "недели": week, "недель": week, "week": week, "weeks": week,
+	"неделю": week, "недельку": week, "недели": week, "недель": week, "week": week, "weeks": week, "wk": week, "wks": week,
 	"месяц": month, "месяца": month, "месяцев": month, "month": month, "months": month,
 }
 
@@ -127,6 +130,14 @@ var (
 		страницы km m cm mm kg g l ml points point percent hours minutes times`)
 	// asides before a date make it a thing that is spoken of: "доклад про 15 декабря".
 	asides = words("про о об обо от из за между о/об about of from after since like всю всей весь")
+	// events have a day, so that 3.12 after them is one: "к/р 3.12 алгебра".
+	events = words(`к/р кр с/р контрольная контра экзамен зачет олимпиада впр огэ егэ пробник диктант собрание экскурсия
+		концерт дедлайн срок exam quiz deadline`)
+	// parts of the day, as they stand for themselves.
+	dayparts = map[string]string{
+		"утром": "утра", "днем": "дня", "вечером": "вечера", "ночью": "ночи",
+		"morning": "утра", "afternoon": "дня", "evening": "вечера", "tonight": "вечера",
+	}
 	joints = words("и или либо and or &")
 	// abbreviations may have a full stop inside an expression.
 	abbreviations = words("след кажд ч час г a.m p.m янв фев февр мар апр июн июл авг сен сент окт ноя нояб дек")
