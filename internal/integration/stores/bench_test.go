@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/binary"
+	"fmt"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -16,8 +17,6 @@ import (
 	"github.com/onceward/onceward/memstore"
 	"github.com/onceward/onceward/sqlitestore"
 )
-
-var clientsRunning = 32
 
 // clients runs f b.N times from n clients, each of which sends its next request
 // when it has the answer to the last, and reports throughput and the spread of
@@ -84,11 +83,8 @@ func benchRequest(ctx context.Context, store onceward.Store, i uint64) error {
 	return store.Complete(ctx, c.Key, c.Token, benchAnswer, 24*time.Hour)
 }
 
-// alone is a store that commits each request by itself, as plainly and as fast
-// as it can: the measure for shared commits.
-type alone struct{ insert, update, begin, commit string }
-
-func (a alone) do(ctx context.Context, db *sql.DB, query string, args ...any) error {
+// commitAlone runs one statement in a transaction of its own.
+func commitAlone(ctx context.Context, db *sql.DB, query string, args ...any) error {
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return err
@@ -105,14 +101,16 @@ func (a alone) do(ctx context.Context, db *sql.DB, query string, args ...any) er
 	return err
 }
 
-func (a alone) request(ctx context.Context, db *sql.DB, i uint64) error {
+// requestAlone is a first request that commits claim and answer by themselves, as
+// plainly and as fast as it can: the measure for shared commits.
+func requestAlone(ctx context.Context, db *sql.DB, i uint64) error {
 	c := benchClaim(i)
 	now := time.Now().UnixMilli()
 	fp, err := c.Fingerprint.MarshalBinary()
 	if err != nil {
 		return err
 	}
-	err = a.do(ctx, db, `INSERT INTO idempotency_keys
+	err = commitAlone(ctx, db, `INSERT INTO idempotency_keys
 		(scope, key, fingerprint, method, path, token, attempt, held, created_at, lease_until, keep, expires_at)
 		VALUES (?, ?, ?, ?, ?, ?, 1, 0, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		c.Key.Scope[:], c.Key.ID[:], fp, c.Method, c.Path, c.Token[:], now, now+30_000, 86_400_000, now+86_430_001)
@@ -123,7 +121,7 @@ func (a alone) request(ctx context.Context, db *sql.DB, i uint64) error {
 	if err != nil {
 		return err
 	}
-	return a.do(ctx, db, `UPDATE idempotency_keys SET completed_at = ?, status = ?, expires_at = ?, response = ?
+	return commitAlone(ctx, db, `UPDATE idempotency_keys SET completed_at = ?, status = ?, expires_at = ?, response = ?
 		WHERE scope = ? AND key = ? AND token = ? AND completed_at IS NULL`,
 		now, benchAnswer.Status, now+86_400_000, encoded, c.Key.Scope[:], c.Key.ID[:], c.Token[:])
 }
@@ -149,18 +147,17 @@ func BenchmarkSQLiteGroupCommit(b *testing.B) {
 	ctx := context.Background()
 	b.Run("shared", func(b *testing.B) {
 		store := openStore(b, benchPool(b, durable, 4), sqlitestore.Config{})
-		clients(b, clientsRunning, func(i uint64) error { return benchRequest(ctx, store, i) })
+		clients(b, 32, func(i uint64) error { return benchRequest(ctx, store, i) })
 	})
-	b.Run("shared-pool-of-one", func(b *testing.B) {
+	b.Run("shared-pool-of-1", func(b *testing.B) {
 		store := openStore(b, benchPool(b, durable, 1), sqlitestore.Config{})
-		clients(b, clientsRunning, func(i uint64) error { return benchRequest(ctx, store, i) })
+		clients(b, 32, func(i uint64) error { return benchRequest(ctx, store, i) })
 	})
-	for _, conns := range []int{1, clientsRunning} {
-		name := map[int]string{1: "each-alone-pool-of-one", clientsRunning: "each-alone-pool-of-32"}[conns]
-		b.Run(name, func(b *testing.B) {
+	for _, conns := range []int{1, 32} {
+		b.Run(fmt.Sprintf("each-alone-pool-of-%d", conns), func(b *testing.B) {
 			db := benchPool(b, durable, conns)
 			openStore(b, db, sqlitestore.Config{}) // makes the table
-			clients(b, clientsRunning, func(i uint64) error { return alone{}.request(ctx, db, i) })
+			clients(b, 32, func(i uint64) error { return requestAlone(ctx, db, i) })
 		})
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 func TestSQLiteKeepsTheContract(t *testing.T) {
 	storetest.Run(t, storetest.Config{
+		Unit: 20 * time.Millisecond,
 		New: func(t testing.TB) onceward.Store {
 			return openStore(t, openPool(t, filepath.Join(t.TempDir(), "keys.db")), sqlitestore.Config{})
 		},
@@ -26,6 +27,7 @@ func TestSQLiteKeepsTheContract(t *testing.T) {
 
 func TestSQLiteKeepsTheContractOnOneConnection(t *testing.T) {
 	storetest.Run(t, storetest.Config{
+		Unit: 20 * time.Millisecond,
 		New: func(t testing.TB) onceward.Store {
 			db := openPool(t, filepath.Join(t.TempDir(), "keys.db"))
 			db.SetMaxOpenConns(1)
@@ -38,6 +40,7 @@ func TestSQLiteKeepsTheContractOnOneConnection(t *testing.T) {
 // turn: what one has written the other must see, whatever it remembers.
 func TestSQLiteKeepsTheContractAcrossStores(t *testing.T) {
 	storetest.Run(t, storetest.Config{
+		Unit: 20 * time.Millisecond,
 		New: func(t testing.TB) onceward.Store {
 			file := filepath.Join(t.TempDir(), "keys.db")
 			pair := &inTurn{}
@@ -87,7 +90,7 @@ func TestMemoryAndSQLiteAgree(t *testing.T) {
 	memory := memstore.New(memstore.Config{})
 	pick := func(d ...time.Duration) time.Duration { return d[rng.IntN(len(d))] }
 	var script []string
-	for i := range 3000 {
+	for i := range 1500 {
 		c := processClaim(fmt.Sprint(rng.IntN(4)), 1+rng.IntN(3))
 		c.Fingerprint.Version = uint8(1 + rng.IntN(5)/4)
 		c.Lease, c.Keep = pick(-time.Second, 0, time.Hour, time.Hour), pick(-1, time.Hour)
