@@ -111,36 +111,32 @@ func complete(r repeat.Rule, start civil.Date) repeat.Rule {
 }
 
 // dropStrays drops the candidates that count only at the end and are not there.
-// What goes can have been the end of another, so it looks twice.
 func (p *parser) dropStrays() {
-	for range 2 {
-		end, last := len(p.toks), len(p.found)-1
-		for {
-			for end > 0 && p.toks[end-1].punctuation() {
-				end--
-			}
-			if last < 0 || p.found[last].to != end {
-				break
-			}
-			end = p.found[last].from
-			last--
+	end, last := len(p.toks), len(p.found)-1
+	for {
+		for end > 0 && p.toks[end-1].punctuation() {
+			end--
 		}
-		var kept []candidate
-		for i, c := range p.found {
-			if c.atEnd && c.from < end {
-				// In "завтра 9.10 собрание" it can still be a time.
-				switch {
-				case i > 0 && p.confirms(p.found[i-1], c), i+1 < len(p.found) && p.confirms(c, p.found[i+1]):
-				case i > 0 && !c.time.IsZero() && c.kind == Date && p.names(p.found[i-1], c):
-					c.beside = true
-				default:
-					continue
-				}
-			}
-			kept = append(kept, c)
+		if last < 0 || p.found[last].to != end {
+			break
 		}
-		p.found = kept
+		end = p.found[last].from
+		last--
 	}
+	var kept []candidate
+	for i, c := range p.found {
+		if c.atEnd && c.from < end {
+			switch {
+			case i > 0 && p.confirms(p.found[i-1], c), i+1 < len(p.found) && p.confirms(c, p.found[i+1]):
+			case i > 0 && !c.time.IsZero() && c.kind == Date && p.names(p.found[i-1], c):
+				c.beside = true // in "завтра 9.10 собрание" it can still be a time
+			default:
+				continue
+			}
+		}
+		kept = append(kept, c)
+	}
+	p.found = kept
 }
 
 // confirms reports whether two neighbours are one day, "чт, 10 декабря", or a
