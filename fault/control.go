@@ -198,6 +198,7 @@ type record struct {
 	control *Control
 	slot    *Entry
 	begun   time.Time
+	settled bool // the fate is known and the request no longer counts as open
 }
 
 // begin chooses the fault for the request that e describes and puts it in the
@@ -245,6 +246,7 @@ func (c *Control) malformed(e Entry) {
 	slot := c.log.begin(&e, nil)
 	e.Fate = Malformed
 	*slot = e
+	c.log.open--
 	c.log.end(e)
 }
 
@@ -255,6 +257,10 @@ func (r *record) publish() {
 	r.control.mu.Lock()
 	defer r.control.mu.Unlock()
 	*r.slot = r.Entry
+	if !r.settled && r.Fate != Open {
+		r.settled = true
+		r.control.log.open--
+	}
 }
 
 // end shows the entry for good.

@@ -101,8 +101,8 @@ func (j *journal) begin(e *Entry, met []string) (slot *Entry) {
 	return slot
 }
 
+// end writes the entry out.
 func (j *journal) end(e Entry) {
-	j.open--
 	if j.out == nil || j.outErr != nil {
 		return
 	}

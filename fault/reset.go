@@ -29,7 +29,7 @@ func resetAfterDelivery(conn net.Conn) {
 func closeGently(conn net.Conn) {
 	if tcp, ok := conn.(*net.TCPConn); ok && tcp.CloseWrite() == nil {
 		tcp.SetReadDeadline(time.Now().Add(500 * time.Millisecond))
-		io.CopyN(io.Discard, tcp, 1<<20)
+		io.Copy(io.Discard, tcp)
 	}
 	conn.Close()
 }

@@ -40,21 +40,11 @@ func (c *client) pass(ctx context.Context, stop func(), r *request, rec *record)
 	letGo := context.AfterFunc(ctx, func() { up.Close() })
 	defer letGo()
 
-	// An upstream may answer before it has read everything.
-	sent := make(chan error, 1)
-	c.p.wg.Go(func() {
-		_, err := up.Write(r.bytes())
-		sent <- err
-	})
+	sent := c.p.write(up, r.bytes(), nil)
 	br := bufio.NewReader(up)
 	a, err := c.finalAnswer(br, r)
-	select {
-	case err := <-sent:
-		if err == nil {
-			rec.Forwarded = 1
-		}
-	case <-time.After(100 * time.Millisecond):
-		// Answered, and still not read to the end.
+	if wasSent(sent) {
+		rec.Forwarded = 1
 	}
 	if err != nil {
 		if ctx.Err() != nil || errors.Is(err, errClient) {
@@ -80,6 +70,40 @@ func (c *client) pass(ctx context.Context, stop func(), r *request, rec *record)
 		return keepOpen
 	}
 	return closeIt
+}
+
+// write sends the request in the background, for an upstream may answer before
+// it has read everything. With beforeLast, which runs in any case, the last byte
+// goes out after it.
+func (p *Proxy) write(up net.Conn, whole []byte, beforeLast func()) <-chan error {
+	sent := make(chan error, 1)
+	p.wg.Go(func() {
+		head, last := whole, []byte(nil)
+		if beforeLast != nil {
+			head, last = whole[:len(whole)-1], whole[len(whole)-1:]
+		}
+		_, err := up.Write(head)
+		if beforeLast != nil {
+			beforeLast()
+		}
+		if err == nil && last != nil {
+			_, err = up.Write(last)
+		}
+		sent <- err
+	})
+	return sent
+}
+
+// wasSent says, once there is an answer or none will come, whether the whole
+// request was written. Nearly always it is known already; an upstream that has
+// answered, reads no further and does not close either is not waited for long.
+func wasSent(sent <-chan error) bool {
+	select {
+	case err := <-sent:
+		return err == nil
+	case <-time.After(2 * time.Second):
+		return false
+	}
 }
 
 var errClient = errors.New("the client takes no more")
@@ -230,23 +254,12 @@ func (p *Proxy) attempt(r *request, ready *sync.WaitGroup) (res result) {
 	defer context.AfterFunc(p.ctx, func() { up.Close() })()
 	up.SetDeadline(after(p.cfg.AnswerTimeout))
 
-	whole := r.bytes()
-	sent := make(chan error, 1)
-	p.wg.Go(func() {
-		// An upstream may answer before it has read everything.
-		_, err := up.Write(whole[:len(whole)-1])
-		if arrive(); ready != nil {
-			ready.Wait()
-		}
-		if err == nil {
-			_, err = up.Write(whole[len(whole)-1:])
-		}
-		sent <- err
-	})
-	defer func() {
-		up.Close()
-		res.sent = <-sent == nil
-	}()
+	var together func()
+	if ready != nil {
+		together = func() { arrive(); ready.Wait() }
+	}
+	sent := p.write(up, r.bytes(), together)
+	defer func() { res.sent = wasSent(sent) }()
 	br := bufio.NewReader(up)
 	for {
 		res.a, res.err = readAnswer(br, p.cfg.MaxHead, r.method)
