@@ -137,6 +137,6 @@ func (db *DB) Secret(ctx context.Context, name string) ([]byte, error) {
 
 // Ready tells whether the database answers.
 func (db *DB) Ready(ctx context.Context) error {
-	var one int
-	return db.Read.QueryRowContext(ctx, `SELECT 1 FROM meta LIMIT 1`).Scan(&one)
+	var n int
+	return db.Read.QueryRowContext(ctx, `SELECT count(*) FROM meta`).Scan(&n)
 }

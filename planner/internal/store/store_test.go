@@ -28,6 +28,9 @@ func open(t *testing.T, folder string) *store.DB {
 func TestASecondStartFindsWhatTheFirstOneMade(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "моя папка 100%?#")
 	db := open(t, folder)
+	if err := db.Ready(t.Context()); err != nil {
+		t.Error(err)
+	}
 	first, err := db.Secret(t.Context(), "owner")
 	if err != nil {
 		t.Fatal(err)
@@ -42,9 +45,6 @@ func TestASecondStartFindsWhatTheFirstOneMade(t *testing.T) {
 	db = open(t, folder)
 	if third, err := db.Secret(t.Context(), "owner"); err != nil || !bytes.Equal(first, third) {
 		t.Fatalf("after a restart the secret is %x, %v; it was %x", third, err, first)
-	}
-	if err := db.Ready(t.Context()); err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"time"
 
-	"github.com/onceward/onceward/planner/internal/civil"
 	"github.com/onceward/onceward/planner/internal/task"
 )
 
@@ -50,7 +50,7 @@ func (a *App) done(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	when := func(t task.Task) civil.Date { return civil.Today(t.DoneAt.In(v.now.Location())) }
+	when := func(t task.Task) time.Time { return t.DoneAt }
 	return a.list(w, r, "done", list{Sections: days(v, ts, when), Empty: v.l.T("empty.done")})
 }
 
@@ -61,7 +61,7 @@ func (a *App) trash(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	when := func(t task.Task) civil.Date { return civil.Today(t.DeletedAt.In(v.now.Location())) }
+	when := func(t task.Task) time.Time { return t.DeletedAt }
 	return a.list(w, r, "trash", list{Head: v.l.T("trash.about"), Sections: days(v, ts, when), Empty: v.l.T("empty.trash")})
 }
 
@@ -109,6 +109,17 @@ var zones = []string{
 	"Europe/Minsk", "Asia/Almaty", "Asia/Tashkent", "Asia/Bishkek", "Asia/Yerevan", "Asia/Tbilisi", "Asia/Baku",
 	"Europe/Kyiv", "Europe/Chisinau", "Europe/Riga", "Europe/Berlin", "Europe/London", "UTC",
 	"America/New_York", "America/Chicago", "America/Denver", "America/Los_Angeles", "Asia/Dubai", "Asia/Tokyo", "Pacific/Auckland",
+}
+
+// cities are the zones' Russian names.
+var cities = map[string]string{
+	"Europe/Kaliningrad": "Калининград", "Europe/Moscow": "Москва", "Europe/Samara": "Самара", "Asia/Yekaterinburg": "Екатеринбург",
+	"Asia/Omsk": "Омск", "Asia/Novosibirsk": "Новосибирск", "Asia/Krasnoyarsk": "Красноярск", "Asia/Irkutsk": "Иркутск",
+	"Asia/Yakutsk": "Якутск", "Asia/Vladivostok": "Владивосток", "Asia/Magadan": "Магадан", "Asia/Kamchatka": "Камчатка",
+	"Europe/Minsk": "Минск", "Asia/Almaty": "Алматы", "Asia/Tashkent": "Ташкент", "Asia/Bishkek": "Бишкек", "Asia/Yerevan": "Ереван",
+	"Asia/Tbilisi": "Тбилиси", "Asia/Baku": "Баку", "Europe/Kyiv": "Киев", "Europe/Chisinau": "Кишинёв", "Europe/Riga": "Рига",
+	"Europe/Berlin": "Берлин", "Europe/London": "Лондон", "America/New_York": "Нью-Йорк", "America/Chicago": "Чикаго",
+	"America/Denver": "Денвер", "America/Los_Angeles": "Лос-Анджелес", "Asia/Dubai": "Дубай", "Asia/Tokyo": "Токио", "Pacific/Auckland": "Окленд",
 }
 
 // settingsPage is GET /settings.

@@ -153,7 +153,10 @@ func (a *App) flash(r *http.Request, v visit) *flash {
 }
 
 // zoneName is a zone for people: its city.
-func zoneName(name string) string {
+func zoneName(l lang, name string) string {
+	if city := cities[name]; l == ru && city != "" {
+		return city
+	}
 	if _, city, ok := strings.Cut(name, "/"); ok {
 		return strings.ReplaceAll(city, "_", " ")
 	}

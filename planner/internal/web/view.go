@@ -1,8 +1,11 @@
 package web
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"slices"
+	"time"
 
 	"github.com/onceward/onceward/planner/internal/civil"
 	"github.com/onceward/onceward/planner/internal/task"
@@ -21,6 +24,7 @@ type row struct {
 	Date    civil.Date
 	Repeat  string
 	List    string // the list that it belongs to
+	Sort    string // its place there: rows are in the order of these strings
 	Version string // differs when the row looks different
 	Moves   []move
 }
@@ -37,9 +41,12 @@ func newRow(v visit, t task.Task) row {
 		At: t.At.String(), Date: t.Due, Repeat: v.l.Repeat(t.Repeat),
 		Version: fmt.Sprintf("%d.%s.%s", t.Rev, v.today, v.l.Code()),
 	}
+	r.Sort = "9999"
 	if !t.Due.IsZero() {
 		r.Due = v.l.Day(t.Due, v.today)
+		r.Sort = t.Due.String()
 	}
+	r.Sort += " " + cmp.Or(t.At.String(), "99") + " " + sortTime(t.CreatedAt.UnixMilli())
 	switch {
 	case t.Due.IsZero():
 		r.List = "someday"
@@ -52,8 +59,11 @@ func newRow(v visit, t task.Task) row {
 	default:
 		r.List = "later"
 	}
-	if r.Done {
+	switch {
+	case r.Done || r.Deleted:
 		r.When = ""
+	case r.List == "today" || r.List == "tomorrow":
+		r.Due = "" // the list's name says it
 	}
 	r.Moves = v.moves(t.Due)
 	return r
@@ -108,17 +118,24 @@ func sections(v visit, ts []task.Task) []section {
 	return ss
 }
 
-// days groups done tasks by the day on which they were done.
-func days(v visit, ts []task.Task, when func(task.Task) civil.Date) []section {
+// days groups tasks by the day on which something happened to them, the latest
+// first.
+func days(v visit, ts []task.Task, when func(task.Task) time.Time) []section {
 	var ss []section
 	for _, t := range ts {
-		d := when(t)
+		at := when(t)
+		d := civil.Today(at.In(v.now.Location()))
 		name := "day-" + d.String()
 		if len(ss) == 0 || ss[len(ss)-1].Name != name {
 			ss = append(ss, section{L: v.l, Name: name, Text: v.l.DayLong(d)})
 		}
 		s := &ss[len(ss)-1]
-		s.Rows = append(s.Rows, newRow(v, t))
+		r := newRow(v, t)
+		r.List, r.Sort = name, sortTime(math.MaxInt64-at.UnixMilli())
+		s.Rows = append(s.Rows, r)
 	}
 	return ss
 }
+
+// sortTime writes a number so that the order of the strings is the numbers'.
+func sortTime(n int64) string { return fmt.Sprintf("%019d", n) }

@@ -30,8 +30,9 @@ var words = map[string][2]string{
 	"trash.about":   {"Задачи лежат здесь 30 дней.", "Tasks stay here for 30 days."},
 
 	"add.label":       {"Новая задача", "New task"},
-	"add.placeholder": {"Алгебра №345 к четвергу", "Maths p. 12 by Thursday"},
+	"add.placeholder": {"Физика §12 завтра", "Physics p. 12 tomorrow"},
 	"add":             {"Добавить", "Add"},
+	"add.failed":      {"Не сохранено на этом устройстве, и сети нет. Попробуйте ещё раз.", "Not kept on this device, and there is no network. Try again."},
 	"add.hints":       {"Подставить в строку", "Put into the line"},
 	"hint.today":      {"сегодня", "today"},
 	"hint.tomorrow":   {"завтра", "tomorrow"},
@@ -87,6 +88,7 @@ var words = map[string][2]string{
 	"register.busy":     {"Создаём…", "Creating…"},
 	"logout":            {"Выйти", "Log out"},
 	"logout.everywhere": {"Выйти на всех устройствах", "Log out on all devices"},
+	"logout.offline":    {"Нет сети. Выйти можно, когда она появится.", "There is no network. You can log out when it is back."},
 	"signed.as":         {"Вы вошли как %s", "You are %s"},
 
 	"set.zone":      {"Часовой пояс", "Time zone"},
