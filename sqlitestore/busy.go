@@ -18,7 +18,7 @@ func isBusy(err error) bool {
 	var coded interface{ Code() int }
 	if errors.As(err, &coded) {
 		switch coded.Code() & 0xff {
-		case 5, 6: // SQLITE_BUSY, SQLITE_LOCKED
+		case 5, 6, 15: // SQLITE_BUSY, SQLITE_LOCKED, SQLITE_PROTOCOL (a race for the log's index)
 			return true
 		}
 		return false
@@ -26,6 +26,7 @@ func isBusy(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, "database is locked") ||
 		strings.Contains(text, "database table is locked") ||
+		strings.Contains(text, "locking protocol") ||
 		strings.Contains(text, "SQLITE_BUSY")
 }
 

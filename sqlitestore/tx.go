@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"reflect"
 	"time"
@@ -29,8 +30,12 @@ func (w *writer) begin(deadline time.Time) (*tx, error) {
 	defer cancel()
 	conn, err := w.db.Conn(ctx)
 	if err != nil {
-		if w.hard.Err() != nil {
+		switch {
+		case w.hard.Err() != nil:
 			return nil, ErrClosed
+		case ctx.Err() != nil:
+			// Not wrapped: it is not the caller's context that has ended.
+			return nil, errors.New("no connection: the pool had none to give in time")
 		}
 		return nil, fmt.Errorf("no connection: %w", err)
 	}

@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -201,40 +202,62 @@ func (w *writer) take(batch []*op) []*op {
 
 // write brings a batch to its end: every op in it is answered.
 func (w *writer) write(batch []*op) {
+	batch, err := w.try(batch, true)
+	if err == nil {
+		return
+	}
+	if errors.As(err, new(notBegun)) || len(batch) == 1 {
+		finish(batch, err)
+		return
+	}
+	// One op has voided the batch for all, so each stands for itself now, as long
+	// as transactions can be had.
+	for i := range batch {
+		one, err := w.try(batch[i:i+1:i+1], false)
+		if errors.As(err, new(notBegun)) {
+			finish(batch[i:], err)
+			return
+		}
+		finish(one, err)
+	}
+}
+
+// notBegun is an error that is nobody's in particular: there was no transaction.
+type notBegun struct{ error }
+
+func (e notBegun) Unwrap() error { return e.error }
+
+// try runs the batch, again and again while another process holds the write lock,
+// for as long as the store is patient. What has gathered meanwhile may join. It
+// returns the ops that have not been answered, and why.
+func (w *writer) try(batch []*op, join bool) ([]*op, error) {
 	var pause backoff
 	for deadline := time.Now().Add(w.patience); ; {
 		batch = dropAbandoned(batch)
 		if len(batch) == 0 {
-			return
+			return nil, nil
 		}
-		err := w.try(batch, deadline)
-		if err == nil {
-			return
+		err := w.once(batch, deadline)
+		switch {
+		case err == nil:
+			return nil, nil
+		case !isBusy(err):
+			return batch, err
+		case time.Now().After(deadline) || !pause.wait(w.hard):
+			return batch, notBegun{fmt.Errorf("another connection holds the write lock: %w", err)}
 		}
-		if isBusy(err) {
-			if time.Now().Before(deadline) && pause.wait(w.hard) {
-				batch = w.take(batch)
-				continue
-			}
-			err = fmt.Errorf("another connection holds the write lock: %w", err)
-		} else if len(batch) > 1 {
-			// One op can void the batch for all, so each stands for itself now.
-			for i := range batch {
-				w.write(batch[i : i+1 : i+1])
-			}
-			return
+		if join {
+			batch = w.take(batch)
 		}
-		finish(batch, err)
-		return
 	}
 }
 
-// try runs the batch in one transaction. Nobody is answered unless it has been
+// once runs the batch in one transaction. Nobody is answered unless it has been
 // committed.
-func (w *writer) try(batch []*op, deadline time.Time) error {
+func (w *writer) once(batch []*op, deadline time.Time) error {
 	tx, err := w.begin(deadline)
 	if err != nil {
-		return err
+		return notBegun{err}
 	}
 	for _, o := range batch {
 		// Asked again here: the lock may have been long in coming.

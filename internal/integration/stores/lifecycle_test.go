@@ -343,3 +343,27 @@ func TestAKeptConnectionHoldsUpNobodyForGood(t *testing.T) {
 		t.Errorf("with the connection back: claimed %v, error %v", claimed, err)
 	}
 }
+
+// A pool whose only connection does not come back fails the whole queue at once,
+// not one caller after the other.
+func TestALostConnectionFailsTheQueueTogether(t *testing.T) {
+	db := openPool(t, filepath.Join(t.TempDir(), "app.db"))
+	db.SetMaxOpenConns(1)
+	store := openStore(t, db, sqlitestore.Config{Patience: -1})
+	conn, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	errs := make(chan error, 50)
+	for i := range 50 {
+		go func() { errs <- second(store.Claim(ctx, testClaim(fmt.Sprint(i), i+1))) }()
+	}
+	for range 50 {
+		if err := <-errs; err == nil || !strings.Contains(err.Error(), "no connection") || errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("a claim without a connection: %v", err)
+		}
+	}
+}
