@@ -23,6 +23,7 @@
  * @typedef {object} Seen
  * @property {number} now
  * @property {(key: string) => boolean} queued whether the page was told "it waits"
+ * @property {boolean} [login] whether the line waits for a login
  * @property {number} soft the soft limit: a tap that takes longer is told so
  */
 
@@ -104,13 +105,15 @@ export function nextLook(entries, seen) {
 const urgency = ['refused', 'ask', 'old', 'stuck', 'login', 'waiting'];
 
 /**
- * The state in the words of texts.js: one that waits for another session waits
- * for a login, and one that was never sent and is old is no doubtful one.
+ * The state in the words of texts.js: behind one that waits for a login all do,
+ * and so does one that met somebody else's session; one that was never sent and
+ * is old is no doubtful one.
  *
  * @param {Entry} e
+ * @param {boolean} [login] whether the line waits for a login
  */
-export function stateName(e) {
-  if (e.state === 'parked') return 'login';
+export function stateName(e, login) {
+  if (e.state === 'parked' || (login && pending(e))) return 'login';
   return e.state === 'ask' && e.reason === 'old' ? 'old' : e.state;
 }
 
@@ -126,7 +129,7 @@ export function mark(entries, seen) {
   /** @type {{state: string, entry: Entry} | null} */
   let best = null;
   for (const entry of entries) {
-    const state = !pending(entry) ? stateName(entry) : waits(entry, seen) ? 'waiting' : '';
+    const state = seen.login || !pending(entry) ? stateName(entry, seen.login) : waits(entry, seen) ? 'waiting' : '';
     const rank = urgency.indexOf(state);
     if (rank >= 0 && (!best || rank < urgency.indexOf(best.state))) best = { state, entry };
   }

@@ -58,6 +58,13 @@ test('What met another session waits for a login, and what is old is not doubtfu
   assert.equal(stateName(entry({ state: 'ask', reason: 'expired' })), 'ask');
 });
 
+test('Behind one that waits for a login all rows do', () => {
+  const behind = entry({ state: 'waiting', attempts: 0 });
+  assert.deepEqual(mark([behind], { ...seen(), login: true }), { state: 'login', entry: behind });
+  assert.equal(stateName(behind, true), 'login');
+  assert.equal(stateName(entry({ state: 'refused' }), true), 'refused');
+});
+
 test('Signed out, the person is asked to log in for what waits', () => {
   assert.deepEqual(strip({ entries: [], login: 2, foreign: 2 }, seen()), [{ name: 'login', n: 2 }]);
 });

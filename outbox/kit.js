@@ -79,7 +79,14 @@ const entries = () => outbox.snapshot.entries ?? [];
 
 /** @type {Map<string, EventTarget>} who was told "it waits" (an element, or the document), by key */
 const asked = new Map();
-const seen = () => ({ now: Date.now(), soft: config.softLimit ?? 8000, queued: (/** @type {string} */ key) => asked.has(key) });
+const seen = () => ({
+  now: Date.now(),
+  soft: config.softLimit ?? 8000,
+  login: entries().some((e) => e.state === 'login' || e.state === 'parked'),
+  queued: (/** @type {string} */ key) => asked.has(key),
+});
+/** @param {Entry} e */
+const stateOf = (e) => stateName(e, seen().login);
 
 // --- The strip ---
 
@@ -158,18 +165,21 @@ function markRow(row, state, entry) {
   let caption = row.querySelector('.outbox-caption');
   if (!caption) {
     caption = make('span', 'caption');
-    const place = row.querySelector('[data-outbox-caption]') ?? (row instanceof HTMLTableRowElement && row.cells[row.cells.length - 1]);
-    (place || row).append(caption);
+    (row.querySelector('[data-outbox-caption],:scope>td:last-child') ?? row).append(caption);
   }
-  const why = state === 'refused' ? because(entry) : '';
-  const words = say(`row.${state}`) + (why && `: ${why}`);
+  const words = wordsOf(entry, state);
   if (caption.textContent !== words) caption.textContent = words;
 }
 
-/** @param {Entry} entry */
-function because(entry) {
-  const r = reason(entry);
-  return !r ? '' : 'text' in r ? r.text : say(r.name, r.n);
+/**
+ * What a row and the list say of an entry, and why if it was refused.
+ *
+ * @param {Entry} entry
+ * @param {string} state
+ */
+function wordsOf(entry, state) {
+  const why = state === 'refused' && reason(entry);
+  return say(`row.${state}`) + (why ? `: ${'text' in why ? why.text : say(why.name, why.n)}` : '');
 }
 
 // --- The list ---
@@ -197,8 +207,6 @@ dialog.setAttribute('aria-labelledby', title.id);
 
 /** @type {Map<string, Item>} */
 const items = new Map();
-/** @param {Entry} e */
-const sendable = (e) => e.state === 'waiting' || e.state === 'stuck';
 
 /** Opens the list of what is not saved. */
 export function open() {
@@ -224,7 +232,7 @@ function drawList() {
       item = newItem();
       items.set(e.key, item);
     }
-    const drawn = JSON.stringify([stateName(e), e.label, because(e), item.sure]);
+    const drawn = [wordsOf(e, stateOf(e)), e.label, item.sure].join();
     if (drawn !== item.drawn) {
       item.drawn = drawn;
       drawItem(e, item);
@@ -233,7 +241,7 @@ function drawList() {
     if (item.when.textContent !== words) item.when.textContent = words;
   }
   none.hidden = !!shown.length;
-  sendAll.hidden = !shown.some(sendable);
+  sendAll.hidden = !shown.some((e) => /^(waiting|stuck)$/.test(stateOf(e)));
 }
 
 /** @returns {Item} */
@@ -266,10 +274,10 @@ function drawItem(e, item) {
     };
     actions.push(button('keep', () => ask(false)), button('sure', sure, 'outbox-danger'));
   } else {
-    const state = stateName(e);
+    const state = stateOf(e);
     if (state === 'login' && config.login) actions.push(loginLink());
-    if (e.state === 'refused') actions.push(button('retry', () => outbox.retry(e.key)));
-    if (sendable(e) || state === 'old') actions.push(button('send', () => outbox.retry(e.key)));
+    if (state === 'refused') actions.push(button('retry', () => outbox.retry(e.key)));
+    if (state === 'waiting' || state === 'stuck' || state === 'old') actions.push(button('send', () => outbox.retry(e.key)));
     if (state === 'ask') {
       const check = async () => {
         item.note.textContent = '';
@@ -278,7 +286,7 @@ function drawItem(e, item) {
       };
       actions.push(button('check', check), button('resend', () => outbox.resend(e.key)));
     }
-    if (e.state === 'refused' && editable(e)) actions.push(button('edit', () => edit(e)));
+    if (state === 'refused' && editable(e)) actions.push(button('edit', () => edit(e)));
     actions.push(
       button('copy', async () => {
         if (await copy(readable(e))) item.note.textContent = say('copied');
@@ -286,10 +294,9 @@ function drawItem(e, item) {
       button('discard', () => ask(true), 'outbox-danger'),
     );
   }
-  const why = e.state === 'refused' ? because(e) : '';
   item.el.dataset.state = e.state;
-  item.label.textContent = e.label || readable(e).slice(0, 120) || say('change');
-  item.meta.replaceChildren(say(`row.${stateName(e)}`) + (why && `: ${why}`), '\u00a0· ', item.when);
+  item.label.textContent = e.label || readable(e).slice(0, 120) || '…';
+  item.meta.replaceChildren(wordsOf(e, stateOf(e)), '\u00a0· ', item.when);
   item.actions.replaceChildren(...actions);
   // What had the focus was drawn anew; "delete" becomes the question, whose safe
   // answer comes first.

@@ -44,7 +44,6 @@ export const words = {
   keep: 'Keep',
   unsure: 'Still not known',
   away: 'Already on its way, it cannot be taken back',
-  change: 'Change',
   leave: 'Not everything is saved on the server',
   'leave.send': 'Send and log out',
   'leave.keep': 'Keep until the next login',

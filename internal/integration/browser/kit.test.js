@@ -238,7 +238,7 @@ for (const engine of /** @type {const} */ (['chromium', 'firefox', 'webkit'])) {
 
     test('each state has its own ways out', async () => {
       await show(
-        entry('w', 'waiting'), entry('s', 'sending'), entry('l', 'login'), entry('r', 'refused'), entry('k', 'stuck'),
+        entry('w', 'waiting'), entry('s', 'sending', { attempts: 2 }), entry('r', 'refused'), entry('k', 'stuck'),
         entry('q', 'ask', { reason: 'expired' }), entry('o', 'ask', { reason: 'old' }),
       );
       await tab.click('#all');
@@ -246,14 +246,19 @@ for (const engine of /** @type {const} */ (['chromium', 'firefox', 'webkit'])) {
         [...document.querySelectorAll('.outbox-item')].map(li => [...li.querySelectorAll('a,button')].map(b => /** @type {HTMLElement} */ (b).dataset.act ?? 'login').join(' ')),
       );
       assert.deepEqual(acts, [
-        'send copy discard', 'copy discard', 'login copy discard', 'retry copy discard', 'send copy discard', 'check resend copy discard', 'send copy discard',
+        'send copy discard', 'copy discard', 'retry copy discard', 'send copy discard', 'check resend copy discard', 'send copy discard',
       ]);
-      await tab.click('.outbox-item:nth-child(6) [data-act=check]');
-      await tab.waitFor('it is told', () => document.querySelector('.outbox-item:nth-child(6) .outbox-note')?.textContent === 'По-прежнему неизвестно');
-      await tab.click('.outbox-item:nth-child(6) [data-act=resend]');
-      await tab.click('.outbox-item:nth-child(4) [data-act=retry]');
+      await tab.click('.outbox-item:nth-child(5) [data-act=check]');
+      await tab.waitFor('it is told', () => document.querySelector('.outbox-item:nth-child(5) .outbox-note')?.textContent === 'По-прежнему неизвестно');
+      await tab.click('.outbox-item:nth-child(5) [data-act=resend]');
+      await tab.click('.outbox-item:nth-child(3) [data-act=retry]');
       await tab.click('[data-act=flush]');
       assert.deepEqual(await calls(), ['look q', 'resend q', 'retry r', 'flush']);
+      await show(entry('l', 'login'), entry('w', 'waiting', { attempts: 0 }));
+      assert.deepEqual(
+        await tab.eval(() => [...document.querySelectorAll('.outbox-item')].map(li => li.querySelector('a')?.getAttribute('href') ?? null)),
+        ['/login', '/login'],
+      );
     });
 
     // R26: what was refused is shown with its reason, and its text is not lost.
