@@ -1,17 +1,6 @@
 package storetest
 
-import (
-	"errors"
-
-	"github.com/onceward/onceward"
-)
-
-func is(got, want error) bool {
-	if want == nil {
-		return got == nil
-	}
-	return errors.Is(got, want)
-}
+import "github.com/onceward/onceward"
 
 var claimCases = []Case{
 	{

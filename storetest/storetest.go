@@ -15,6 +15,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -255,4 +256,11 @@ func (e *env) want(want, got error, what string) {
 	if !is(got, want) {
 		e.Fatalf("%s: got error %v, want %v", what, got, want)
 	}
+}
+
+func is(got, want error) bool {
+	if want == nil {
+		return got == nil
+	}
+	return errors.Is(got, want)
 }
