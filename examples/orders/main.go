@@ -1,0 +1,128 @@
+// Command orders is the smallest real use of onceward: a shop that takes an
+// order once, however often its request is sent.
+//
+//	go run ./examples/orders -store sqlite:orders.db
+//	curl -i localhost:8081/create-order -H 'Idempotency-Key: k1' -d '{"item":"tea","qty":2}'   # twice
+//	curl localhost:8081/orders                                                                 # one
+//
+// This file is the wiring and shop.go the service. ledger.go keeps the orders;
+// chaos.go, which only -chaos switches on, makes the service fail in chosen
+// ways, for tests.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/onceward/onceward"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	switch err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "orders:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
+	log := slog.New(slog.NewTextHandler(stderr, nil))
+	cfg := onceward.Config{Logger: log}
+
+	flags := flag.NewFlagSet("orders", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	addr := flags.String("addr", "127.0.0.1:8081", "listen on this `address`")
+	storeURL := flags.String("store", "memory:", "keep the keys in memory: or sqlite:FILE")
+	file := flags.String("orders", "", "keep the orders in this `file` (memory: only; sqlite: keeps them beside the keys)")
+	userHeader := flags.String("user-header", "", "the request `header` that names the user, set by whatever authenticates in front")
+	withChaos := flags.Bool("chaos", false, "obey requests that ask for failures, as chaos.go lists them")
+	flags.DurationVar(&cfg.Lease, "lease", 0, "how long a killed process blocks a key; 0 is the guard's default, as for the next three")
+	flags.DurationVar(&cfg.MaxRuntime, "max-runtime", 0, "when a handler is cancelled")
+	flags.DurationVar(&cfg.Retention, "retention", 0, "how long an answer is replayed")
+	flags.DurationVar(&cfg.SweepEvery, "sweep", 0, "how often expired keys are deleted")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+
+	store, orders, closeStore, err := open(ctx, *storeURL, *file, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeStore()) }()
+
+	// Whose request is it? The guard keeps each user's keys apart. A service
+	// that has no users says so by name.
+	scope := onceward.Unscoped
+	user := func(*http.Request) (string, error) { return "", nil }
+	if *userHeader != "" {
+		user = fromHeader(*userHeader)
+		scope = user
+	}
+	guard, err := onceward.New(store, scope, cfg)
+	if err != nil {
+		return err
+	}
+
+	handler := routes(&shop{orders, user})
+	if *withChaos {
+		handler = dieAtAnswer(guard.Handler(chaos(handler)))
+	} else {
+		handler = guard.Handler(handler)
+	}
+	return serve(ctx, *addr, handler, guard, log, stdout)
+}
+
+// fromHeader trusts a header that names the user. A request without it has not
+// come through whatever authenticates: a fault of the set-up, which the guard
+// answers with 500 and a line in the log.
+func fromHeader(name string) onceward.ScopeFunc {
+	return func(r *http.Request) (string, error) {
+		user := r.Header.Get(name)
+		if user == "" {
+			return "", fmt.Errorf("the request has no %s header", name)
+		}
+		return user, nil
+	}
+}
+
+// serve serves until ctx is done, then finishes what runs: first the server,
+// then the guard, whose handlers may outlive their clients.
+func serve(ctx context.Context, addr string, handler http.Handler, guard *onceward.Guard, log *slog.Logger, stdout io.Writer) error {
+	server := &http.Server{
+		Handler:           http.MaxBytesHandler(handler, 64<<20),
+		ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		Protocols:         new(http.Protocols),
+	}
+	server.Protocols.SetHTTP1(true)
+	server.Protocols.SetUnencryptedHTTP2(true)
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "listening on http://%s\n", listener.Addr())
+
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	return errors.Join(server.Shutdown(patience), guard.Close(patience))
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"path/filepath"
+	"strings"
+
+	_ "modernc.org/sqlite" // the driver, under the name "sqlite"
+
+	"github.com/onceward/onceward"
+	"github.com/onceward/onceward/memstore"
+	"github.com/onceward/onceward/sqlitestore"
+)
+
+// open opens what -store names: the store of the keys, and the ledger that goes
+// with it.
+func open(ctx context.Context, store, ordersFile string, log *slog.Logger) (onceward.Store, ledger, func() error, error) {
+	scheme, name, _ := strings.Cut(store, ":")
+	switch {
+	case store == "memory:":
+		log.Warn("the keys are kept in memory: a restart forgets them, and a second process would not see them")
+		orders, err := openFileLedger(ordersFile)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		return memstore.New(memstore.Config{}), orders, orders.Close, nil
+	case scheme == "sqlite" && name != "":
+		if ordersFile != "" {
+			log.Warn("-orders is not used: the orders are kept in the database", "database", name)
+		}
+		return openSQLite(ctx, name)
+	}
+	return nil, nil, nil, fmt.Errorf("-store %q is neither memory: nor sqlite:FILE", store)
+}
+
+// openSQLite opens one file for the keys and the orders. SQLite has one writer
+// at a time: with one connection those of this process queue for it in memory,
+// and those of another process are waited for. Every commit is synced.
+func openSQLite(ctx context.Context, name string) (onceward.Store, ledger, func() error, error) {
+	name, err := filepath.Abs(name)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	dsn := url.URL{Scheme: "file", Path: filepath.ToSlash(name), RawQuery: url.Values{
+		"_txlock": {"immediate"},
+		"_pragma": {"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)"},
+	}.Encode()}
+	db, err := sql.Open("sqlite", dsn.String())
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	db.SetMaxOpenConns(1)
+	orders, err := newSQLLedger(ctx, db)
+	if err != nil {
+		return nil, nil, nil, errors.Join(err, db.Close())
+	}
+	keys, err := sqlitestore.New(ctx, db, sqlitestore.Config{})
+	if err != nil {
+		return nil, nil, nil, errors.Join(err, db.Close())
+	}
+	return keys, orders, func() error {
+		return errors.Join(keys.Close(context.Background()), db.Close())
+	}, nil
+}
