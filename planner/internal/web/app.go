@@ -34,6 +34,10 @@ const (
 	maxBody = 64 << 10
 	// runTime bounds a handler whose client may have left.
 	runTime = 30 * time.Second
+	// lease is how long the keys of a planner that was killed hold their repeats
+	// back. Handlers take milliseconds, and a change that ran twice after all
+	// would still be one: it sets a value, or makes the row of its id.
+	lease = 5 * time.Second
 
 	loginPath = "/auth/login"
 	keyField  = "_key"
@@ -88,6 +92,7 @@ func New(cfg Config) (*App, error) {
 		FormField:  keyField,
 		MaxWait:    maxWait,
 		MaxRuntime: runTime,
+		Lease:      lease,
 		Retention:  retention,
 		MaxRequest: maxBody,
 		Error:      a.refuse,
