@@ -14,7 +14,8 @@ import (
 
 func TestWhatIsNoRequestIsRefusedAndNeverForwarded(t *testing.T) {
 	up := newUpstream(t, nil)
-	p, addr := start(t, up.URL, fault.Config{MaxHead: 8 << 10, MaxBody: 1 << 10, RequestTimeout: 300 * time.Millisecond})
+	patient, patientAddr := start(t, up.URL, fault.Config{MaxHead: 8 << 10, MaxBody: 1 << 10})
+	hasty, hastyAddr := start(t, up.URL, fault.Config{RequestTimeout: 300 * time.Millisecond})
 	const post = "POST / HTTP/1.1\r\nHost: x\r\n"
 	for name, c := range map[string]struct {
 		bytes  string
@@ -60,6 +61,10 @@ func TestWhatIsNoRequestIsRefusedAndNeverForwarded(t *testing.T) {
 		"a request line and no end": {"POST / HTTP/1.1\r\n", 408},
 	} {
 		t.Run(name, func(t *testing.T) {
+			p, addr := patient, patientAddr
+			if c.status == http.StatusRequestTimeout {
+				p, addr = hasty, hastyAddr
+			}
 			before := p.State().Requests
 			conn, br := rawDial(t, addr)
 			io.WriteString(conn, c.bytes)
@@ -119,7 +124,7 @@ func TestASlowPeerIsBoundedAsAWhole(t *testing.T) {
 
 func TestAnIdleConnectionIsClosed(t *testing.T) {
 	up := newUpstream(t, nil)
-	p, addr := start(t, up.URL, fault.Config{IdleTimeout: 200 * time.Millisecond})
+	p, addr := start(t, up.URL, fault.Config{IdleTimeout: time.Second})
 	conn, br := rawDial(t, addr)
 	if b, err := br.ReadByte(); err != io.EOF {
 		t.Errorf("a connection that says nothing got %q, %v", b, err)

@@ -191,6 +191,27 @@ func send(c *http.Client, method, url, body string, header ...string) got {
 	return got{status: res.StatusCode, body: string(b), header: res.Header, err: err}
 }
 
+// sendAndLeave sends a POST whose client waits until leave is called.
+func sendAndLeave(t *testing.T, url string) (leave func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	req, err := http.NewRequestWithContext(ctx, "POST", url, strings.NewReader("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := oneShot(0).Do(req)
+		ended <- err
+	}()
+	return func() {
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("the client was to wait until it left, and got %v", err)
+		}
+	}
+}
+
 // ask is a request to the control API.
 func ask(t *testing.T, method, url, body string) got {
 	t.Helper()

@@ -240,9 +240,20 @@ func (f Fault) lot() uint64 {
 	return 2
 }
 
+// check finds what a plan made by hand may have wrong, and what ParsePlan cannot
+// see term by term.
 func (r Rule) check() error {
 	var sum [3]float64
 	for _, t := range r.Terms {
+		if !(t.P >= 0 && t.P <= 1) {
+			return fmt.Errorf("fault: rule %q: %v is no probability from 0 to 1", r.Match, t.P)
+		}
+		if _, err := ParseFault(t.Fault.String()); err != nil {
+			return fmt.Errorf("fault: rule %q: a term's %w", r.Match, err)
+		}
+		if t.Fault == (Fault{}) || len(t.Fault.names()) != 1 {
+			return fmt.Errorf("fault: rule %q: a term is one mode or one delay, not %q", r.Match, t.Fault)
+		}
 		sum[t.Fault.lot()] += t.P
 	}
 	for lot, s := range sum {

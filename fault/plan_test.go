@@ -267,9 +267,19 @@ func TestForGivesAMatchToRulesThatHaveNone(t *testing.T) {
 }
 
 func TestAPlanMadeByHandIsChecked(t *testing.T) {
-	plan := fault.Plan{Rules: []fault.Rule{{Terms: []fault.Term{{P: 2, Fault: fault.Fault{Mode: fault.Refuse}}}}}}
-	if _, err := fault.New("http://127.0.0.1:1", fault.Config{Plan: plan}); err == nil {
-		t.Error("New took a plan with a probability of 2")
+	for want, term := range map[string]fault.Term{
+		"2 is no probability":   {P: 2, Fault: fault.Fault{Mode: fault.Refuse}},
+		"NaN is no probability": {P: math.NaN(), Fault: fault.Fault{Mode: fault.Refuse}},
+		`no mode "lost"`:        {P: 1, Fault: fault.Fault{Mode: "lost"}},
+		"how long?":             {P: 1, Fault: fault.Fault{Mode: fault.Slow}},
+		"from 400 to 599":       {P: 1, Fault: fault.Fault{Mode: fault.Status, Status: 200}},
+		"one mode or one delay": {P: 1, Fault: fault.Fault{Mode: fault.Refuse, Slow: time.Second}},
+		`not "pass"`:            {P: 1},
+	} {
+		plan := fault.Plan{Rules: []fault.Rule{{Terms: []fault.Term{term}}}}
+		if _, err := fault.New("http://127.0.0.1:1", fault.Config{Plan: plan}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", term, err, want)
+		}
 	}
 }
 

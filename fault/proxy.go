@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 )
@@ -118,7 +119,7 @@ type Proxy struct {
 // New makes a proxy in front of target, which is http://host:port.
 func New(target string, cfg Config) (*Proxy, error) {
 	u, err := url.Parse(target)
-	if err != nil || u.Scheme != "http" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Path != "" && u.Path != "/" {
+	if err != nil || u.Scheme != "http" || u.Hostname() == "" || strings.HasSuffix(u.Host, ":") || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Path != "" && u.Path != "/" {
 		return nil, fmt.Errorf("fault: target %q: write http://host:port and nothing after it; paths are carried as they are, and TLS is not spoken", target)
 	}
 	if cfg, err = cfg.withDefaults(); err != nil {
