@@ -38,6 +38,16 @@
 // duplicate, duplicate-concurrent, captive-200, login-302, login-200, waf-403,
 // reset-once.
 //
+// # Clients that re-send by themselves
+//
+// A reset or a close without an answer on a reused keep-alive connection makes
+// browsers, and Go's http.Transport for keyed requests, send the request again
+// on their own: Chromium up to three times within milliseconds. That is the
+// network as it is, not an error of the plan: each of these is a request of its
+// own in the log and draws a fault of its own. Where a test wants one tap to
+// fail, a mode or a plan that lasts until it is changed fails all of them; one
+// step of a script fails only the first.
+//
 // # The control API
 //
 // The proxy answers below /.fault for itself, whatever the mode. Bodies are
