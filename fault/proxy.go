@@ -20,8 +20,8 @@ type Config struct {
 	// the same faults to the same requests in the same order.
 	Plan Plan
 	Seed uint64
-	// LogTo gets every request as a line of JSON when it has ended. By default,
-	// none. The first write that fails ends it; Close returns that error.
+	// LogTo gets every request as a line of JSON when it has ended: in that
+	// order, which is not quite that of arrival (Entry.N). By default, none. The first write that fails ends it; Close returns that error.
 	LogTo io.Writer
 	// LogSize is how many entries the log keeps; older ones make room. By
 	// default, 10,000.

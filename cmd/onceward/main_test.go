@@ -181,23 +181,29 @@ func waitForOpen(t *testing.T, url string) {
 	t.Fatal("no request was held")
 }
 
-// fates reads a log file: what makes a run the same as another.
+// fates reads a log file, which is in the order in which requests ended, and
+// returns in the order of arrival what makes a run the same as another.
 func fates(t *testing.T, file string) []string {
 	t.Helper()
 	b, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out []string
-	for line := range strings.SplitSeq(strings.TrimSpace(string(b)), "\n") {
+	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	out := make([]string, len(lines))
+	for _, line := range lines {
+		var n struct{ N int }
 		var e struct {
 			Path, Mode, Fate  string
 			Forwarded, Status int
 		}
-		if err := json.Unmarshal([]byte(line), &e); err != nil {
+		if err := errors.Join(json.Unmarshal([]byte(line), &n), json.Unmarshal([]byte(line), &e)); err != nil {
 			t.Fatalf("%s: %v", line, err)
 		}
-		out = append(out, fmt.Sprint(e))
+		if n.N < 1 || n.N > len(out) || out[n.N-1] != "" {
+			t.Fatalf("%d lines, and this one has the number %d", len(out), n.N)
+		}
+		out[n.N-1] = fmt.Sprint(e)
 	}
 	return out
 }
