@@ -136,7 +136,7 @@ func (s *Store) lookFirst(ctx context.Context, c *onceward.Claim) (onceward.Reco
 	if !s.seen.has(c.Key) || s.writer.isClosed() {
 		return onceward.Record{}, false
 	}
-	r, err := scanRow(s.look.QueryRowContext(ctx, c.Key.Scope[:], c.Key.ID[:]))
+	r, err := readRow(ctx, s.look, c.Key)
 	if err != nil {
 		return onceward.Record{}, false
 	}

@@ -1,6 +1,7 @@
 package sqlitestore
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -50,28 +51,45 @@ var queries = [statements]string{
 
 // row is a record as the table has it. Times are milliseconds since 1970.
 type row struct {
-	fingerprint           onceward.Fingerprint
-	method, path          string
-	token                 onceward.Token
-	attempt               int
-	held                  bool
-	created, lease, keep  int64
-	completed, expires    sql.NullInt64
-	response, fp, tokenBy []byte
+	fingerprint          onceward.Fingerprint
+	method, path         string
+	token                onceward.Token
+	attempt              int
+	held                 bool
+	created, lease, keep int64
+	completed, expires   sql.NullInt64
+	response             *onceward.Response // nil unless completed
+	damaged              error              // why response cannot be read
 }
 
-// scanRow reads what selectRow selects; sql.ErrNoRows if there is no row.
-func scanRow(q *sql.Row) (*row, error) {
-	var r row
-	err := q.Scan(&r.fp, &r.method, &r.path, &r.tokenBy, &r.attempt, &r.held, &r.created, &r.lease, &r.keep, &r.completed, &r.expires, &r.response)
+// readRow asks a statement made of selectRow; sql.ErrNoRows if there is no row.
+func readRow(ctx context.Context, s *sql.Stmt, key onceward.Key) (*row, error) {
+	rows, err := s.QueryContext(ctx, key.Scope[:], key.ID[:])
 	if err != nil {
 		return nil, err
 	}
-	if err := r.fingerprint.UnmarshalBinary(r.fp); err != nil {
+	defer rows.Close()
+	if !rows.Next() {
+		if err := rows.Err(); err != nil {
+			return nil, err
+		}
+		return nil, sql.ErrNoRows
+	}
+	var r row
+	var fp, token, response sql.RawBytes // the driver's memory: a body is copied once less
+	err = rows.Scan(&fp, &r.method, &r.path, &token, &r.attempt, &r.held, &r.created, &r.lease, &r.keep, &r.completed, &r.expires, &response)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.fingerprint.UnmarshalBinary(fp); err != nil {
 		return nil, fmt.Errorf("%w: %w", onceward.ErrEncoding, err)
 	}
-	copy(r.token[:], r.tokenBy)
-	return &r, nil
+	copy(r.token[:], token)
+	if r.completed.Valid {
+		r.response = new(onceward.Response)
+		r.damaged = r.response.UnmarshalBinary(response)
+	}
+	return &r, rows.Close()
 }
 
 // step is what a claim makes of a row that exists.
@@ -111,9 +129,9 @@ func (r *row) record(key onceward.Key, now int64) (onceward.Record, error) {
 		rec.State = onceward.Completed
 		rec.LeaseLeft = 0
 		rec.Age = time.Duration(max(0, now-r.completed.Int64)) * time.Millisecond
-		rec.Response = new(onceward.Response)
-		if err := rec.Response.UnmarshalBinary(r.response); err != nil {
-			return onceward.Record{}, err
+		rec.Response = r.response
+		if r.damaged != nil {
+			return onceward.Record{}, r.damaged
 		}
 	}
 	return rec, nil
@@ -192,7 +210,7 @@ func (t *tx) row(key onceward.Key) (*row, error) {
 	if err != nil {
 		return nil, err
 	}
-	return scanRow(s.QueryRowContext(background, key.Scope[:], key.ID[:]))
+	return readRow(background, s, key)
 }
 
 func (t *tx) extend(key onceward.Key, tok onceward.Token, lease time.Duration, hold bool) (outcome, err error) {
