@@ -2,11 +2,13 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { announced, authPath, deny, fragment, headers, keptHeaders, parseFragment, parseKey } from './announce.js';
+import { fragment, headers } from './announce.js';
+import { announced, keptHeaders, parseFragment, parseKey } from './heard.js';
+import { auth, deny, either } from './paths.js';
 
 const vectors = (/** @type {string} */ name) =>
   JSON.parse(readFileSync(new URL(`../vectors/${name}.json`, import.meta.url), 'utf8'));
-const site = { origin: 'https://app.test' };
+const site = { origin: 'https://app.test', deny };
 /** @param {any} r */
 const request = (r) => ({
   url: 'https://app.test/tasks',
@@ -71,8 +73,12 @@ test('nobody else is ever given a 202 (W9, W14, R28): what is not announced goes
 test('the deny-list ends at a path segment: /authors is no /auth (R33)', () => {
   for (const p of ['/authors', '/author/1', '/api/billings', '/api']) assert.ok(!deny.test(p), p);
   for (const p of ['/auth', '/auth/login', '/api/billing', '/miniapp/auth/x']) assert.ok(deny.test(p), p);
-  for (const p of ['/login', '/auth/logout', '/register']) assert.ok(authPath.test(p), p);
-  for (const p of ['/logins', '/tasks/login']) assert.ok(!authPath.test(p), p);
+  for (const p of ['/login', '/auth/logout', '/register']) assert.ok(auth.test(p), p);
+  for (const p of ['/logins', '/tasks/login']) assert.ok(!auth.test(p), p);
+  for (const more of ['^/pay', /^\/pay/]) {
+    const both = either(deny, more);
+    assert.deepEqual(['/pay/1', '/auth', '/tasks'].map((p) => both.test(p)), [true, true, false]);
+  }
 });
 
 test('an entry keeps the headers that shape the answer and no credentials (W10, R34)', () => {

@@ -2,7 +2,8 @@
 // How a page asks: which of its requests are announced, under which name, and
 // which row shows them.
 
-import { deny, headers } from './announce.js';
+import { headers } from './announce.js';
+import { changes, deny, either } from './paths.js';
 
 /** @typedef {import('./intent.js').Wish} Wish */
 
@@ -10,6 +11,7 @@ import { deny, headers } from './announce.js';
  * @typedef {object} Asking what is about to be requested
  * @property {Element} el the element that asks
  * @property {HTMLFormElement | null} form
+ * @property {Element | null} [by] the button that sent it
  * @property {string} method
  * @property {string} url
  * @property {FormData} data
@@ -72,7 +74,7 @@ export function wishRow(el, form) {
  * @param {HTMLFormElement | null} form
  */
 function labelOf(el, form) {
-  const own = el.closest('[data-outbox-label]')?.getAttribute('data-outbox-label');
+  const own = (el.closest('[data-outbox-label]') ?? form?.closest('[data-outbox-label]'))?.getAttribute('data-outbox-label');
   if (own) return own;
   const button = el.matches('form') ? el.querySelector('[type=submit],button:not([type])') : el;
   const name = button && (button.getAttribute('aria-label') ?? button.getAttribute('title') ?? (button.textContent || /** @type {any} */ (button).value));
@@ -97,7 +99,7 @@ const idFields = (form) =>
  * }} page
  */
 export function createAsker({ owner, cfg, intents }) {
-  const denied = cfg.deny ? new RegExp(`${deny.source}|${typeof cfg.deny === 'string' ? cfg.deny : cfg.deny.source}`) : deny;
+  const denied = either(deny, cfg.deny);
 
   return {
     /**
@@ -109,7 +111,7 @@ export function createAsker({ owner, cfg, intents }) {
     ask(a) {
       const url = new URL(a.url, document.baseURI);
       url.hash = '';
-      if (!/^(POST|PUT|PATCH|DELETE)$/.test(a.method) || url.origin !== location.origin || denied.test(url.pathname)) return null;
+      if (!changes(a.method) || url.origin !== location.origin || denied.test(url.pathname)) return null;
       const marked = a.el.closest('[data-outbox]')?.getAttribute('data-outbox');
       if (marked === 'off') return null;
       const secret = a.form?.querySelector('input[type=password],[autocomplete^="cc-"]');
@@ -121,7 +123,7 @@ export function createAsker({ owner, cfg, intents }) {
         wish,
         el: a.el,
         row: idOf(row),
-        label: labelOf(a.el, a.form),
+        label: labelOf(a.by ?? a.el, a.form),
         swap: idOf(a.target) && a.swap ? `${a.swap} #${CSS.escape(idOf(a.target))}` : '',
         announce,
       };

@@ -47,37 +47,3 @@ export function said(answer) {
     .trim()
     .slice(0, 500);
 }
-
-/**
- * The key stands in the body too, in a form's hidden field; both say the same.
- *
- * @param {ArrayBuffer} body
- * @param {string} from
- * @param {string} to
- */
-export function rename(body, from, to) {
-  const bytes = new Uint8Array(body);
-  const old = new TextEncoder().encode(from);
-  const next = new TextEncoder().encode(to);
-  /** @type {number[]} */
-  const at = [];
-  for (let i = 0; i + old.length <= bytes.length; i++) {
-    if (old.every((b, j) => bytes[i + j] === b)) {
-      at.push(i);
-      i += old.length - 1;
-    }
-  }
-  const out = new Uint8Array(bytes.length + at.length * (next.length - old.length));
-  let read = 0;
-  let write = 0;
-  for (const i of [...at, bytes.length]) {
-    out.set(bytes.subarray(read, i), write);
-    write += i - read;
-    read = i + old.length;
-    if (i < bytes.length) {
-      out.set(next, write);
-      write += next.length;
-    }
-  }
-  return out.buffer;
-}

@@ -1,8 +1,8 @@
 // @ts-check
 // The engine: keeps each announced request until it is proven delivered, in
 // order, under one name, as the person who made it. Worker and page run the same
-// one. Everything that it touches is given to it, so that node can test it with
-// a clock, a network and a store of its own.
+// one. All that it touches is given to it, so that node can test it with a clock,
+// a network and a store of its own.
 //
 // What holds at every point, also when this program is ended in the middle:
 //   1 nothing is sent that is not committed, unless storing failed and the
@@ -15,10 +15,10 @@
 //   7 first sends happen in the line's order
 
 import { retryAfter, statusToken, verdict } from './answer.js';
-import { keptHeaders } from './announce.js';
-import { checksum, readable, rename, said } from './body.js';
+import { checksum, readable, said } from './body.js';
+import { keptHeaders } from './heard.js';
 import { defaults, hello, place, settle, take } from './line.js';
-import { inLine, summary } from './summary.js';
+import { inLine, waiting } from './summary.js';
 
 /** @typedef {import('./line.js').Entry} Entry */
 /** @typedef {import('./line.js').Config} Config */
@@ -75,30 +75,32 @@ import { inLine, summary } from './summary.js';
  * @property {() => boolean | Promise<boolean>} [visible] whether a page is seen
  * @property {() => number} [now]
  * @property {() => number} [random]
- * @property {() => string} [newKey]
  * @property {(fn: () => void, ms: number) => any} [later]
  * @property {(id: any) => void} [never]
  * @property {Partial<Config>} [config]
  */
 
 /** @param {Parts} parts */
-export function createOutbox(parts) {
-  const { store, fetch, locks, tell } = parts;
-  const {
-    now = Date.now,
-    random = Math.random,
-    newKey = () => crypto.randomUUID(),
-    visible = () => true,
-    later = (fn, ms) => setTimeout(fn, ms),
-    never = (id) => clearTimeout(id),
-  } = parts;
+export function createOutbox({
+  store,
+  fetch,
+  locks,
+  tell,
+  visible = () => true,
+  now = Date.now,
+  random = Math.random,
+  later = (fn, ms) => setTimeout(fn, ms),
+  never = (id) => clearTimeout(id),
+  config,
+}) {
   /** @type {Config} */
-  const cfg = { ...defaults, ...parts.config };
+  const cfg = { ...defaults, ...config };
 
   /**
-   * Pages that wait for an answer.
+   * Pages that wait for an answer. order: when it was put down, among those of
+   * this program; Infinity: not yet.
    *
-   * @typedef {{key: string, extra: [string, string][], order: number, resolve: (r: Result) => void, open: boolean, timer: any}} Live
+   * @typedef {{key: string, extra: [string, string][], order: number, close: (r: Result) => void}} Live
    * @type {Set<Live>}
    */
   const lives = new Set();
@@ -113,28 +115,26 @@ export function createOutbox(parts) {
   // the store.
   let paused = false;
 
-  /** @param {Promise<any>} promise @param {number} ms */
-  function within(promise, ms) {
+  /**
+   * @template T
+   * @param {Promise<T>} promise
+   * @param {number} ms
+   * @param {() => void} [late]
+   */
+  async function within(promise, ms, late) {
     /** @type {any} */
     let timer;
-    const end = new Promise((_, reject) => {
-      timer = later(() => reject(new Error('the store does not answer')), ms);
+    const end = new Promise((_, no) => {
+      timer = later(() => {
+        no(new Error('too late'));
+        late?.();
+      }, ms);
     });
-    return Promise.race([promise, end]).finally(() => never(timer));
-  }
-
-  /** @param {Live} live @param {Result} result */
-  function close(live, result) {
-    if (!live.open) return;
-    live.open = false;
-    lives.delete(live);
-    never(live.timer);
-    live.resolve(result);
-  }
-
-  /** @param {string} key @param {Result} result */
-  function answerLives(key, result) {
-    for (const live of [...lives]) if (live.key === key) close(live, result);
+    try {
+      return /** @type {T} */ (await Promise.race([promise, end]));
+    } finally {
+      never(timer);
+    }
   }
 
   /** Those that were put down by then wait: say so. @param {number} upTo */
@@ -142,14 +142,14 @@ export function createOutbox(parts) {
     let some = false;
     for (const live of [...lives]) {
       if (live.order > upTo) continue;
-      close(live, { kind: 'queued' });
+      live.close({ kind: 'queued' });
       some = true;
     }
     return some;
   }
 
   /** @param {any[]} [events] */
-  async function announce(events = []) {
+  async function announce(events) {
     tell(await state(events));
   }
 
@@ -157,10 +157,10 @@ export function createOutbox(parts) {
   async function state(events = []) {
     try {
       const { entries, meta } = await store.read();
-      const owner = meta.owner ?? '';
-      return { type: 'outbox', pending: summary(entries, owner, now(), cfg).pending, owner, entries, events, stored: true };
+      const line = entries.filter((e) => e.owner === meta.owner && inLine(e));
+      return { type: 'outbox', pending: waiting(line, now(), cfg.softLimit), entries, events, stored: true };
     } catch {
-      return { type: 'outbox', pending: 0, owner: '', entries: [], events, stored: false };
+      return { type: 'outbox', pending: 0, entries: [], events, stored: false };
     }
   }
 
@@ -171,38 +171,49 @@ export function createOutbox(parts) {
    * @returns {{answer: Promise<Result>, done: Promise<void>}} done: nothing of this is left to do
    */
   function capture(req) {
-    /** @type {(r: Result) => void} */
-    let resolve = () => {};
-    const answer = new Promise((/** @type {(r: Result) => void} */ ok) => (resolve = ok));
-    /** @type {Live} */
-    const live = { key: req.key, extra: req.headers, order: Infinity, resolve, open: true, timer: null };
-    lives.add(live);
-    live.timer = later(() => {
+    /** @type {any} */
+    let live;
+    const answer = new Promise((/** @type {(r: Result) => void} */ ok) => {
       // Only what is put down may be called kept.
-      close(live, { kind: live.order < Infinity ? 'queued' : 'unsaved' });
-      void announce();
-    }, cfg.softLimit);
-    const done = keep(req, live).catch(() => close(live, { kind: live.order < Infinity ? 'queued' : 'unsaved' }));
-    return { answer, done };
+      const end = () => live.close({ kind: live.order < Infinity ? 'queued' : 'unsaved' });
+      const timer = later(() => {
+        end();
+        void announce();
+      }, cfg.softLimit);
+      live = {
+        key: req.key,
+        extra: req.headers,
+        order: Infinity,
+        end,
+        close(/** @type {Result} */ result) {
+          lives.delete(live);
+          never(timer);
+          ok(result);
+        },
+      };
+    });
+    lives.add(live);
+    return { answer, done: keep(req, live).catch(live.end) };
   }
 
   /** @param {Request} req @param {Live} live */
   async function keep(req, live) {
     const before = placing;
     let placed = () => {};
-    placing = new Promise((ok) => (placed = () => ok(undefined)));
+    placing = new Promise((ok) => (placed = ok));
     try {
       const bytes = await req.body;
       const body = bytes?.byteLength ? bytes : null;
       await before;
-      const entry = newEntry(req, body, now());
+      const entry = newEntry(req, body);
       const over = await locks.request(cfg.name, { ifAvailable: true }, async (lock) => {
-        const spot = await put(entry, body, !!lock && !paused);
-        const kept = spot?.kind === 'placed' || spot?.kind === 'joined';
+        const by = { at: now(), lock: lock && !paused, cfg };
+        const spot = await within(store.change((s) => place(s, entry, body, by), { strict: true }), cfg.storeLimit).catch(() => null);
+        const kept = spot && /ed$/.test(spot.kind);
         if (kept) live.order = ++order;
         placed();
         if (!kept) return unprotected(entry, body, live, spot);
-        if (spot.atOnce) close(live, { kind: 'queued' });
+        if (spot.atOnce) live.close({ kind: 'queued' });
         if (!lock) return false;
         if (!spot.go || (await deliver(spot.entry, body))) await run(true);
         return true;
@@ -214,47 +225,35 @@ export function createOutbox(parts) {
   }
 
   /**
-   * @param {Entry} entry
-   * @param {ArrayBuffer | null} body
-   * @param {boolean} lock
-   */
-  const put = (entry, body, lock) =>
-    within(store.change((s) => place(s, entry, body, { at: now(), lock, cfg }), { strict: true }), cfg.storeLimit).catch(() => null);
-
-  /**
    * Nothing keeps it: it is sent all the same, and a failure is told as one.
    *
    * @param {Entry} entry
    * @param {ArrayBuffer | null} body
    * @param {Live} live
-   * @param {Awaited<ReturnType<typeof put>>} spot null: storing failed
+   * @param {{kind: string, atOnce: boolean} | null} spot null: storing failed
    */
   async function unprotected(entry, body, live, spot) {
     // A line that there is no room in must not be overtaken either.
     if (spot?.kind !== 'full' || !spot.atOnce) {
       const answer = await attempt({ ...entry, attempts: 1 }, body, live.extra);
-      const v = verdict(answer, cfg.ack);
-      if (spot?.kind === 'clash' || v === 'done' || v === 'unguarded' || v === 'refused') {
-        close(live, { kind: 'answer', answer });
+      if (spot?.kind === 'clash' || isFinal(verdict(answer, cfg.ack))) {
+        live.close({ kind: 'answer', answer });
         return true;
       }
     }
-    close(live, { kind: 'unsaved' });
-    await announce([{ kind: 'unsaved', key: entry.key, el: entry.el, owner: entry.owner }]);
+    live.close({ kind: 'unsaved' });
+    await announce([{ ...about(entry), kind: 'unsaved' }]);
     return true;
   }
 
-  /** @param {Request} req @param {ArrayBuffer | null} body @param {number} at @returns {Entry} */
-  function newEntry(req, body, at) {
-    const headers = keptHeaders(req.headers);
+  /** @param {Request} req @param {ArrayBuffer | null} body @returns {Entry} */
+  function newEntry({ key, owner, method, url, headers, referrer = '', nav = false, back = '', label = '', el = '', swap = '' }, body) {
+    const kept = keptHeaders(headers);
     return {
-      v: 1, seq: 0, key: req.key, owner: req.owner, method: req.method, url: req.url, headers,
-      referrer: req.referrer ?? '', nav: !!req.nav, back: req.back ?? '',
-      label: req.label ?? '', el: req.el ?? '', swap: req.swap ?? '',
-      text: readable(headers['content-type'], body), size: body?.byteLength ?? 0, sum: checksum(body),
-      createdAt: at, firstSentAt: null, triedAt: 0, attempts: 0, tries: 0, timeouts: 0, odd: 0,
-      stuck: false, agreed: false, shown: false, nextAt: 0, notBefore: 0,
-      state: 'waiting', reason: '', lastStatus: 0, lastText: '',
+      seq: 0, key, owner, method, url, headers: kept, referrer, nav, back, label, el, swap,
+      text: readable(kept['content-type'], body), size: body?.byteLength ?? 0, sum: checksum(body),
+      createdAt: now(), firstSentAt: null, triedAt: 0, attempts: 0, tries: 0, timeouts: 0, odd: 0, stuck: false,
+      shown: false, nextAt: 0, notBefore: 0, state: 'waiting', reason: '', lastStatus: 0, lastText: '',
     };
   }
 
@@ -263,61 +262,49 @@ export function createOutbox(parts) {
    *
    * @param {Entry} entry
    * @param {ArrayBuffer | null} body
-   * @param {Iterable<[string, string]>} extra headers of this send alone
+   * @param {[string, string][]} extra headers of this send alone
    * @returns {Promise<Answer>}
    */
-  async function attempt(entry, body, extra) {
-    const headers = new Headers(entry.headers);
+  async function attempt({ key, owner, method, url, headers: kept, referrer, attempts, firstSentAt, timeouts }, body, extra) {
+    const headers = new Headers(kept);
     for (const [name, value] of extra) if (!/^outbox-/i.test(name)) headers.set(name, value);
-    headers.set('Idempotency-Key', entry.key);
-    headers.set('Outbox-Owner', entry.owner);
-    headers.set('Outbox-Attempt', String(entry.attempts));
-    if (entry.attempts > 1 && entry.firstSentAt != null) {
-      headers.set('Outbox-Age', String(Math.max(0, Math.floor((now() - entry.firstSentAt) / 1000))));
-    }
+    headers.set('Idempotency-Key', key);
+    headers.set('Outbox-Owner', owner);
+    headers.set('Outbox-Attempt', String(attempts));
+    const age = Math.floor((now() - (firstSentAt ?? 0)) / 1000);
+    if (attempts > 1) headers.set('Outbox-Age', String(Math.max(0, age)));
     const control = new AbortController();
     let late = false;
-    /** @type {any} */
-    let timer;
-    const end = new Promise((_, reject) => {
-      timer = later(() => {
-        late = true;
-        reject(new Error('too late'));
-        control.abort();
-      }, Math.min(cfg.hardLimit * 2 ** Math.min(entry.timeouts, 8), cfg.hardLimitMax));
-    });
     const send = async () => {
-      const r = await fetch(entry.url, {
-        method: entry.method,
+      const r = await fetch(url, {
+        method,
         headers,
         body,
         redirect: 'manual',
         mode: 'same-origin',
         credentials: 'same-origin',
         cache: 'no-store',
-        referrer: entry.referrer || undefined,
+        referrer: referrer || undefined,
         signal: control.signal,
       });
       return { status: r.status, type: r.type, redirected: r.redirected, headers: r.headers, body: await r.arrayBuffer() };
     };
     try {
-      return await Promise.race([send(), end]);
+      return await within(send(), Math.min(cfg.hardLimit * 2 ** timeouts, cfg.hardLimitMax), () => {
+        late = true;
+        control.abort();
+      });
     } catch {
       return { status: 0, headers: new Headers(), body: new ArrayBuffer(0), late };
-    } finally {
-      never(timer);
     }
   }
 
   /** Whether our own server answers; a captive portal cannot say pong. */
-  async function ping() {
-    try {
-      const r = await within(fetch(cfg.prefix + 'ping', { cache: 'no-store', redirect: 'manual' }), 5_000);
-      return r.headers.get('Outbox-Status') === 'pong';
-    } catch {
-      return false;
-    }
-  }
+  const ping = () =>
+    within(fetch(cfg.prefix + 'ping', { cache: 'no-store', redirect: 'manual' }), 5_000).then(
+      (r) => r.headers.get('Outbox-Status') === 'pong',
+      () => false,
+    );
 
   /**
    * Sends one entry that is marked as being sent, and does what the answer says.
@@ -329,57 +316,42 @@ export function createOutbox(parts) {
    * @returns {Promise<boolean>} whether the line moves
    */
   async function deliver(entry, body, given = {}) {
-    if (entry.attempts > 1) void announce();
-    const asking = [...lives].find((l) => l.key === entry.key);
-    // A key names one exact body: without it, nothing may go under the name.
-    if ((body?.byteLength ?? 0) !== entry.size) return lost(entry);
-    const answer = await attempt(entry, body, [...Object.entries(given), ...(asking?.extra ?? [])]);
+    const { key, attempts, odd, stuck } = entry;
+    if (attempts > 1) void announce();
+    const asking = () => [...lives].filter((l) => l.key === key);
+    const answer =
+      (body?.byteLength ?? 0) === entry.size
+        ? await attempt(entry, body, [...Object.entries(given), ...(asking()[0]?.extra ?? [])])
+        // A key names one exact body. Nothing goes under the name without it.
+        : { status: 400, headers: new Headers({ 'Idempotency-Status': 'key-invalid', 'Outbox-Status': 'body-lost' }), body: new ArrayBuffer(0) };
+    const get = (/** @type {string} */ name) => answer.headers.get(name);
     const v = verdict(answer, cfg.ack);
-    const live = [...lives].some((l) => l.key === entry.key);
-    const final = v === 'done' || v === 'unguarded' || v === 'refused';
+    const text = isDone(v) ? '' : said(answer);
+    const waiting = asking();
+    const live = waiting.length > 0;
+    const final = isFinal(v);
     // Should this program end before the entry is taken out, it is sent again
     // under its name; the person need not wait for that.
-    if (final) answerLives(entry.key, { kind: 'answer', answer });
-    const get = (/** @type {string} */ name) => answer.headers.get(name);
+    if (final) for (const l of waiting) l.close({ kind: 'answer', answer });
     const out = {
-      verdict: v,
-      status: answer.status,
-      token: statusToken(get('Idempotency-Status')) || statusToken(get('Outbox-Status')),
-      text: v === 'done' ? '' : said(answer),
+      verdict: v, status: answer.status, text, live, late: !!answer.late,
+      token: statusToken(get('Outbox-Status')) || statusToken(get('Idempotency-Status')),
       retryAfter: retryAfter(get('Retry-After'), now(), cfg.retryAfterMax),
-      late: !!answer.late,
-      pong: v === 'odd' && !entry.stuck && entry.odd + 1 >= cfg.oddLimit && (await ping()),
-      live,
+      pong: v === 'odd' && !stuck && odd + 1 >= cfg.oddLimit && (await ping()),
       owner: get('Outbox-Owner'),
     };
-    const seen = await visible();
+    const by = { at: now(), visible: await visible(), random, cfg };
     const mark = order;
-    const { goOn } = await store.change((s) => settle(s, entry.key, out, { at: now(), visible: seen, random, cfg }));
+    const { goOn } = await store.change((s) => settle(s, key, out, by));
     if (!goOn) release(mark);
-    else if (!final) answerLives(entry.key, { kind: 'queued' });
+    else if (!final) for (const l of asking()) l.close({ kind: 'queued' });
     if (v === 'unguarded') console.error(`outbox: ${entry.method} ${entry.url} is not guarded; a repeat of it does the work again`);
-    await announce(final ? [{ ...report(entry, answer, v), live }] : []);
+    const event = { ...about(entry), kind: isDone(v) ? 'delivered' : v, live, status: answer.status, text, html: '', trigger: get('HX-Trigger') };
+    if (entry.headers['hx-request'] && /^text\/html/i.test(get('Content-Type') ?? '') && answer.body.byteLength <= cfg.maxHTML) {
+      event.html = new TextDecoder().decode(answer.body);
+    }
+    await announce(final ? [event] : []);
     return goOn;
-  }
-
-  /** The store has lost the body: the person is told. @param {Entry} entry */
-  async function lost(entry) {
-    await store.change(() => ({ put: [{ ...entry, state: 'refused', reason: 'body-lost' }], value: true }));
-    answerLives(entry.key, { kind: 'unsaved' });
-    await announce([{ kind: 'refused', key: entry.key, el: entry.el, owner: entry.owner, status: 0, text: '' }]);
-    return true;
-  }
-
-  /** @param {Entry} entry @param {Answer} answer @param {string} v */
-  function report(entry, answer, v) {
-    const { key, el, swap, owner } = entry;
-    const status = answer.status;
-    if (v === 'refused') return { kind: 'refused', key, el, owner, status, text: said(answer) };
-    const html =
-      entry.headers['hx-request'] && /^text\/html/i.test(answer.headers.get('Content-Type') ?? '') && answer.body.byteLength <= cfg.maxHTML
-        ? new TextDecoder().decode(answer.body)
-        : null;
-    return { kind: 'delivered', key, el, swap, owner, status, html, trigger: answer.headers.get('HX-Trigger') };
   }
 
   /** Works the line off from its head. The lock is held. @param {boolean} reset */
@@ -387,19 +359,14 @@ export function createOutbox(parts) {
     const until = now() + cfg.slice;
     for (;;) {
       const mark = order;
-      if (paused || now() > until) {
-        if (release(mark)) await announce();
-        return;
-      }
-      const turn = await store.change((s) => take(s, { at: now(), reset, cfg }), { strict: true });
-      if (turn.entry) {
-        if (!(await deliver(turn.entry, await store.body(turn.entry.key), turn.headers))) return;
+      const stop = paused || now() > until;
+      const { entry, again, headers } = stop ? { entry: null } : await store.change((s) => take(s, { at: now(), reset, cfg }), { strict: true });
+      if (entry) {
+        if (!(await deliver(entry, await store.body(entry.key), headers))) return;
         reset = true; // our server is there
-      } else if (turn.again) {
-        await announce();
       } else {
-        if (release(mark)) await announce();
-        return;
+        if (again || release(mark)) await announce();
+        if (!again) return;
       }
     }
   }
@@ -413,11 +380,11 @@ export function createOutbox(parts) {
   function flush(reset = false) {
     resetAsked ||= reset;
     waiter ??= locks
-      .request(cfg.name, {}, async () => {
+      .request(cfg.name, {}, () => {
         waiter = null;
-        const r = resetAsked;
+        reset = resetAsked;
         resetAsked = false;
-        await run(r);
+        return run(reset);
       })
       .catch(() => {
         waiter = null;
@@ -431,113 +398,14 @@ export function createOutbox(parts) {
    * @param {{owner: string, since: number, headers?: Record<string, string>}} page
    */
   async function greet(page) {
-    if (hello(await store.read(), page, now()).value === false) return false;
-    const news = await store.change((s) => hello(s, page, now()));
-    if (news) paused = false;
-    return news;
+    if (!hello(await store.read(), page, now()).value) return;
+    if (await store.change((s) => hello(s, page, now()))) paused = false;
   }
 
   /** Somebody may be logging in or out: nothing is sent until a page says who it is now. */
   async function forget() {
     paused = true;
-    await store.change(({ meta }) => ({ meta: { ...meta, owner: '', since: now() }, value: undefined }));
-  }
-
-  /**
-   * Changes one entry that is not under way.
-   *
-   * @param {string} key
-   * @param {(e: Entry, s: Stored) => import('./line.js').Change<string>} fn
-   * @returns {Promise<string>} what fn says, or 'gone', or 'sending'
-   */
-  async function decide(key, fn) {
-    const result = await locks.request(cfg.name, { ifAvailable: true }, (lock) =>
-      store.change((s) => {
-        const e = s.entries.find((x) => x.key === key);
-        if (!e) return { value: 'gone' };
-        // Without the lock, somebody may really be sending it; with it, nobody is.
-        if (e.state === 'sending' && !lock) return { value: 'sending' };
-        return fn(e, s);
-      }, { strict: true }),
-    );
-    await announce();
-    return result;
-  }
-
-  /** @param {Entry} e @param {Stored} s @returns {Entry} at the end of the line, as if it were new */
-  const anew = (e, s) => ({
-    ...e, seq: (s.entries.at(-1)?.seq ?? 0) + 1, state: 'waiting', reason: '', tries: 0, timeouts: 0, odd: 0,
-    stuck: false, shown: false, nextAt: 0, notBefore: 0, lastStatus: 0, lastText: '',
-  });
-
-  /**
-   * The person says: now. A request that the server has answered for good, or
-   * that may be done already, needs a new name for that.
-   *
-   * @param {string} key
-   */
-  async function retry(key) {
-    const result = await decide(key, (e, s) => {
-      if (inLine(e)) return { put: [{ ...e, state: 'waiting', tries: 0, nextAt: 0, notBefore: 0 }], value: 'waiting' };
-      if (e.reason === 'old') return { put: [{ ...anew(e, s), agreed: true }], value: 'waiting' };
-      if (e.state === 'refused' && e.reason === 'released') return { put: [anew(e, s)], value: 'waiting' };
-      return { value: 'rename' };
-    });
-    if (result === 'rename') return resend(key);
-    void flush(true);
-    return result;
-  }
-
-  /**
-   * The same wish under a new name: done again, even if it was done before.
-   *
-   * @param {string} key
-   */
-  async function resend(key) {
-    const body = await store.body(key);
-    const name = newKey();
-    const renamed = body && rename(body, key, name);
-    const result = await decide(key, (e, s) => ({
-      del: [key],
-      put: [{ ...anew(e, s), key: name, sum: checksum(renamed), size: renamed?.byteLength ?? 0, text: e.text.replaceAll(key, name), createdAt: now(), firstSentAt: null, triedAt: 0, attempts: 0, agreed: false }],
-      bodies: renamed ? [[name, renamed]] : [],
-      value: 'waiting',
-    }));
-    void flush(true);
-    return result;
-  }
-
-  /**
-   * The person gives it up.
-   *
-   * @param {string} key
-   */
-  const discard = (key) => decide(key, () => ({ del: [key], value: 'discarded' }));
-
-  /**
-   * Asks what became of it. With guard.Status that runs nothing; without, only a
-   * key that the server will not run again is asked about by sending it.
-   *
-   * @param {string} key
-   */
-  async function look(key) {
-    const e = (await store.read()).entries.find((x) => x.key === key);
-    if (!e) return 'gone';
-    if (e.state !== 'ask') return e.state;
-    if (e.reason === 'outcome-unknown' || e.reason === 'key-expired') {
-      const result = await decide(key, (x) => ({ put: [{ ...x, state: 'waiting', tries: 0, nextAt: 0 }], value: 'waiting' }));
-      await flush(true);
-      return (await store.read()).entries.find((x) => x.key === key)?.state ?? (result === 'waiting' ? 'done' : result);
-    }
-    if (!cfg.status) return 'ask';
-    const r = await within(fetch(cfg.status + encodeURIComponent(key), { cache: 'no-store', redirect: 'manual', headers: { Accept: 'application/json' } }), 10_000).catch(() => null);
-    const found = r?.ok ? await r.json().catch(() => null) : null;
-    if (found?.state !== 'complete') return found?.state ?? 'ask';
-    return decide(key, (x) =>
-      found.status >= 400
-        ? { put: [{ ...x, state: 'refused', reason: 'executed', lastStatus: found.status }], value: 'refused' }
-        : { del: [key], value: 'done' },
-    );
+    await store.change(({ meta }) => ({ meta: { ...meta, owner: '', since: now() }, value: 0 }));
   }
 
   /** How many of the one who is signed in still stand in the line. */
@@ -546,7 +414,14 @@ export function createOutbox(parts) {
     return entries.filter((e) => e.owner === meta.owner && inLine(e)).length;
   }
 
-  return { capture, flush, greet, forget, retry, resend, discard, look, left, state, announce };
+  return { capture, flush, greet, forget, left, state, announce };
 }
 
 /** @typedef {ReturnType<typeof createOutbox>} Outbox */
+
+/** @param {string} v */
+const isDone = (v) => v === 'done' || v === 'unguarded';
+/** @param {string} v */
+const isFinal = (v) => isDone(v) || v === 'refused';
+/** @param {Entry} e what an event says of it */
+const about = ({ key, el, swap, owner }) => ({ key, el, swap, owner });

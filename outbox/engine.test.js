@@ -138,7 +138,8 @@ test('scenario 6: "retry" while a send hangs makes no second one', async () => {
   w.net = 'lost';
   const t = a.tap('done');
   await w.clock.go(9_000);
-  void a.outbox.retry(t.key);
+  await a.decide.retry(t.key);
+  void a.outbox.flush(true);
   await w.clock.go(1_000);
   assert.equal(w.server.requests.length, 1);
   w.net = 'ok';
@@ -276,7 +277,7 @@ test('a refusal that came later stays until the person decides, whatever the for
   a.tap('good', { el: 'add' });
   await w.clock.go(0);
   assert.deepEqual(states(w), [`${t.key}:refused`]);
-  assert.equal(await a.outbox.discard(t.key), 'discarded');
+  assert.equal(await a.decide.discard(t.key), 'discarded');
   assert.deepEqual([w.entries(), w.disk.bodies.size], [[], 0]);
 });
 
@@ -495,7 +496,8 @@ test('scenario 15, W17: after 8 answers of somebody else, and a pong beside the 
   assert.equal(later.result.kind, 'queued');
   w.net = 'ok';
   assert.equal(w.server.requests.length, 0);
-  void a.outbox.retry(t.key);
+  await a.decide.retry(t.key);
+  void a.outbox.flush(true);
   await w.clock.go(100);
   assert.deepEqual(bodies(w), ['1', '2']);
 });
@@ -610,8 +612,9 @@ test('W18, R39, scenario 17, B076: sent once and older than the retention: the p
   await w.clock.go(0);
   const [e] = w.entries();
   assert.deepEqual([e.state, e.reason, w.server.requests.length], ['ask', 'expired', 1]);
-  assert.equal(await a.outbox.look(t.key), 'ask');
-  assert.equal(await a.outbox.resend(t.key), 'waiting');
+  assert.equal(await a.decide.look(t.key), 'ask');
+  assert.equal(await a.decide.resend(t.key), 'waiting');
+  void a.outbox.flush(true);
   await w.clock.go(0);
   assert.deepEqual([w.server.requests[1].key, w.server.requests[1].body, w.server.requests[1].age], ['new-2', '_key=new-2&text=x', null]);
   assert.deepEqual(w.entries(), []);
@@ -637,7 +640,8 @@ test('scenario 18: never sent and older than the retention: sent; older than max
   void a.outbox.flush(true);
   await w.clock.go(0);
   assert.deepEqual([w.entries()[0].state, w.entries()[0].reason], ['ask', 'old']);
-  void a.outbox.retry(t.key);
+  await a.decide.retry(t.key);
+  void a.outbox.flush(true);
   await w.clock.go(0);
   assert.deepEqual(bodies(w), ['1', '2']);
   assert.equal(w.server.requests.at(-1)?.key, t.key, 'never sent: its own name will do');
@@ -871,10 +875,10 @@ test('scenario 31: discarding what is under way is refused and said', async () =
   w.net = 'slow';
   const t = a.tap('1');
   await w.clock.go(1_000);
-  assert.equal(await w.program().outbox.discard(t.key), 'sending');
+  assert.equal(await w.program().decide.discard(t.key), 'sending');
   await w.clock.go(5_000);
   assert.deepEqual([bodies(w), w.entries()], [['1'], []]);
-  assert.equal(await a.outbox.discard(t.key), 'gone');
+  assert.equal(await a.decide.discard(t.key), 'gone');
 });
 
 test('an orphan may be discarded: nobody is sending it', async () => {
@@ -884,7 +888,7 @@ test('an orphan may be discarded: nobody is sending it', async () => {
   const t = a.tap('1');
   await w.clock.go(1_000);
   a.end();
-  assert.equal(await w.program().outbox.discard(t.key), 'discarded');
+  assert.equal(await w.program().decide.discard(t.key), 'discarded');
 });
 
 test('retry of a refusal: the same name if the server kept nothing, a new one if it answered for good', async () => {
@@ -896,10 +900,12 @@ test('retry of a refusal: the same name if the server kept nothing, a new one if
   const t = a.tap('1');
   await w.clock.go(0);
   assert.equal(w.entries()[0].state, 'refused');
-  void a.outbox.retry(t.key);
+  await a.decide.retry(t.key);
+  void a.outbox.flush(true);
   await w.clock.go(0);
   assert.deepEqual([w.entries()[0].key, w.entries()[0].reason], [t.key, 'executed']);
-  void a.outbox.retry(t.key);
+  await a.decide.retry(t.key);
+  void a.outbox.flush(true);
   await w.clock.go(0);
   assert.deepEqual([w.server.requests.map((r) => r.key), w.entries()], [['new-2'], []]);
 });
@@ -915,9 +921,13 @@ test('what nobody knows is asked of the person; the line goes on', async () => {
   a.tap('2');
   await w.clock.go(0);
   assert.deepEqual([t.result.kind, states(w), bodies(w)], ['queued', ['k:ask'], ['2']]);
-  assert.equal(await a.outbox.look('k'), 'ask');
-  unknown = false;
-  assert.equal(await a.outbox.look('k'), 'done');
+  for (const then of [['k:ask'], []]) {
+    assert.equal(await a.decide.look('k'), 'waiting', 'such a key is asked about by sending it: it is not run again');
+    void a.outbox.flush(true);
+    await w.clock.go(0);
+    assert.deepEqual(states(w), then);
+    unknown = false;
+  }
 });
 
 test('look asks guard.Status where there is one, which runs nothing', async () => {
@@ -935,7 +945,7 @@ test('look asks guard.Status where there is one, which runs nothing', async () =
   };
   const { faults } = await import('./sim.js');
   faults.status = async () => reply(200, {}, '{"state":"complete","status":201}');
-  assert.equal(await a.outbox.look('k'), 'done');
+  assert.equal(await a.decide.look('k'), 'done');
   assert.deepEqual([bodies(w), w.entries()], [['1'], []]);
 });
 

@@ -62,7 +62,8 @@ export function watchForms(page) {
     const before = action.getAttribute(attribute);
     const enctype = own('enctype').toLowerCase();
     const asked = page.ask({
-      el: submitter ?? form,
+      el: form,
+      by: submitter,
       form,
       method: 'POST',
       url: before || location.href,
@@ -81,7 +82,7 @@ export function watchForms(page) {
     setTimeout(() => {
       if (before === null) action.removeAttribute(attribute);
       else action.setAttribute(attribute, before);
-      if (!event.defaultPrevented) page.left(asked);
+      if (!event.defaultPrevented) page.left(asked.wish.key, asked);
     });
   }
 

@@ -3,7 +3,7 @@
 // Pure functions over what one transaction has read; each returns what that
 // transaction is to write. engine.js runs them.
 
-import { inLine } from './summary.js';
+import { inLine, waiting } from './summary.js';
 
 /**
  * @typedef {'waiting' | 'sending' | 'login' | 'parked' | 'stuck' | 'refused' | 'ask'} State
@@ -14,7 +14,6 @@ import { inLine } from './summary.js';
 
 /**
  * @typedef {object} Entry one changing request; its body lies beside it
- * @property {1} v
  * @property {number} seq the place in the line
  * @property {string} key the name, which stands for exactly this body
  * @property {string} owner
@@ -38,7 +37,6 @@ import { inLine } from './summary.js';
  * @property {number} timeouts
  * @property {number} odd answers of somebody else, or broken ones, in a row
  * @property {boolean} stuck
- * @property {boolean} agreed the person said "send it" in spite of its age
  * @property {boolean} shown it was refused before the eyes of the page that asked
  * @property {number} nextAt
  * @property {number} notBefore the server's Retry-After
@@ -112,7 +110,6 @@ const forgetFor = 60_000;
  * @param {Config} cfg
  */
 export function tooOld(e, at, cfg) {
-  if (e.agreed) return '';
   if (e.firstSentAt != null) {
     if (cfg.retention < 0) return '';
     if (at < e.firstSentAt - clockSlack) return 'clock';
@@ -120,6 +117,16 @@ export function tooOld(e, at, cfg) {
   }
   return cfg.maxAge > 0 && at - e.createdAt > cfg.maxAge ? 'old' : '';
 }
+
+/** @param {Entry[]} entries in order */
+export const nextSeq = (entries) => (entries.at(-1)?.seq ?? 0) + 1;
+
+/**
+ * @param {Entry} e
+ * @param {number} at
+ * @returns {Entry} as it is while it is sent
+ */
+const sending = (e, at) => ({ ...e, state: 'sending', attempts: e.attempts + 1, firstSentAt: e.firstSentAt ?? at, triedAt: at });
 
 /**
  * Puts a new entry at the end of the line. With the lock held and nobody before
@@ -133,48 +140,28 @@ export function tooOld(e, at, cfg) {
  *   clash: the key has another body; go: send it now; atOnce: it is known to wait
  */
 export function place({ entries, meta }, fresh, body, { at, lock, cfg }) {
-  const older = entries.filter((e) => e.owner === fresh.owner && inLine(e) && e.key !== fresh.key);
+  const { key, owner, sum, size } = fresh;
+  const older = entries.filter((e) => e.owner === owner && e.key !== key && inLine(e));
+  const same = entries.find((e) => e.key === key);
+  const known = meta.owner ?? owner;
   // "It waits" is said at once only behind an entry that is known to wait.
-  const atOnce = older.some((e) => e.tries > 0 || e.attempts > 1 || (e.state !== 'waiting' && e.state !== 'sending'));
-  const same = entries.find((e) => e.key === fresh.key);
+  const atOnce = known !== owner || waiting(older, 0, Infinity) > 0;
+  const entry = same ?? { ...fresh, seq: nextSeq(entries) };
+  const value = { kind: /** @type {any} */ (same ? 'joined' : 'placed'), entry, go: false, atOnce };
   if (same) {
-    if (same.sum !== fresh.sum || same.size !== fresh.size || same.owner !== fresh.owner) {
-      return { value: { kind: 'clash', entry: same, go: false, atOnce: false } };
-    }
-    const joined = { kind: /** @type {const} */ ('joined'), entry: same, go: false, atOnce: false };
-    if (inLine(same)) return { value: joined };
-    const again = { ...same, state: /** @type {const} */ ('waiting'), seq: nextSeq(entries), nextAt: 0, tries: 0 };
-    return { put: [again], value: { ...joined, entry: again, atOnce } };
+    if (same.sum !== sum || same.owner !== owner) value.kind = 'clash';
+    else if (!inLine(same)) return { put: [{ ...same, state: 'waiting', seq: nextSeq(entries), nextAt: 0, tries: 0 }], value };
+    else value.atOnce = false;
+    return { value };
   }
-  const bytes = entries.reduce((sum, e) => sum + e.size, 0);
-  if (fresh.size > cfg.maxBody || entries.length >= cfg.maxEntries || bytes + fresh.size > cfg.maxBytes) {
-    return { value: { kind: 'full', entry: fresh, go: false, atOnce: older.length > 0 } };
+  const bytes = entries.reduce((n, e) => n + e.size, size);
+  if (size > cfg.maxBody || entries.length >= cfg.maxEntries || bytes > cfg.maxBytes) {
+    return { value: { ...value, kind: 'full', atOnce: older.length > 0 } };
   }
-  const owner = meta.owner ?? fresh.owner;
-  const entry = { ...fresh, seq: nextSeq(entries) };
-  const go = lock && owner === fresh.owner && older.length === 0;
-  if (go) start(entry, at);
-  else if (owner && owner !== fresh.owner) entry.state = 'parked';
-  return {
-    put: [entry],
-    bodies: body ? [[entry.key, body]] : [],
-    meta: meta.owner == null ? { ...meta, owner } : undefined,
-    value: { kind: 'placed', entry, go, atOnce: atOnce || owner !== fresh.owner },
-  };
-}
-
-/** @param {Entry[]} entries in order */
-const nextSeq = (entries) => (entries.at(-1)?.seq ?? 0) + 1;
-
-/**
- * @param {Entry} entry
- * @param {number} at
- */
-function start(entry, at) {
-  entry.state = 'sending';
-  entry.attempts += 1;
-  entry.firstSentAt ??= at;
-  entry.triedAt = at;
+  value.go = lock && known === owner && !older.length;
+  if (value.go) value.entry = sending(entry, at);
+  else if (known && known !== owner) entry.state = 'parked';
+  return { put: [value.entry], bodies: body ? [[key, body]] : [], meta: { ...meta, owner: known }, value };
 }
 
 /**
@@ -188,19 +175,15 @@ function start(entry, at) {
  */
 export function take({ entries, meta }, { at, reset, cfg }) {
   const head = meta.owner && entries.find((e) => e.owner === meta.owner && inLine(e));
-  if (!head || head.state === 'login' || head.state === 'parked') return { value: { entry: null } };
-  const entry = { ...head };
-  if (reset) {
-    entry.tries = 0;
-    entry.nextAt = entry.notBefore;
-  }
+  if (!head || /login|parked/.test(head.state)) return { value: { entry: null } };
+  const entry = reset ? { ...head, tries: 0, nextAt: head.notBefore } : head;
   // Further ahead than any wait of ours means that the clock was set back.
   const ahead = entry.nextAt - at;
   if (ahead > 0 && ahead <= Math.max(cfg.backoffHidden, cfg.retryAfterMax)) return { value: { entry: null } };
   const reason = tooOld(entry, at, cfg);
   if (reason) return { put: [{ ...entry, state: 'ask', reason }], value: { entry: null, again: true } };
-  start(entry, at);
-  return { put: [entry], value: { entry, headers: meta.headers } };
+  const sent = sending(entry, at);
+  return { put: [sent], value: { entry: sent, headers: meta.headers } };
 }
 
 /**
@@ -226,45 +209,36 @@ export function take({ entries, meta }, { at, reset, cfg }) {
 export function settle({ entries, meta }, key, out, { at, visible, random, cfg }) {
   const old = entries.find((e) => e.key === key);
   if (!old) return { value: { goOn: true } };
-  const entry = { ...old, lastStatus: out.status, lastText: out.text, reason: out.token };
-  if (out.status) entry.timeouts = 0;
-  switch (out.verdict) {
-    case 'done':
-    case 'unguarded': {
-      // The corrected form was accepted: its refused forerunners, which the same
-      // page has seen refused, are settled with it.
-      const shown = entries.filter(
-        (e) => e.shown && e.state === 'refused' && e.owner === old.owner && e.el === old.el && e.url === old.url && e.method === old.method,
-      );
-      return { del: [key, ...shown.map((e) => e.key)], value: { goOn: true } };
-    }
-    case 'refused':
-      // A form's page is the refusal itself, for the person to see.
-      if (out.live && old.nav) return { del: [key], value: { goOn: true } };
-      return { put: [{ ...entry, state: 'refused', shown: out.live }], value: { goOn: true } };
-    case 'ask':
-      return { put: [{ ...entry, state: 'ask' }], value: { goOn: true } };
-    case 'login':
-      return { put: [{ ...entry, state: 'login' }], value: { goOn: false } };
-    case 'parked':
-      return { put: [{ ...entry, state: 'parked' }], meta: { ...meta, owner: out.owner ?? '' }, value: { goOn: false } };
-    case 'odd':
-      entry.odd += 1;
-      if (out.pong) entry.stuck = true;
-      break;
-    case 'wait':
-      // A handler that fails for ever is not a deploy: the person is told.
-      if (out.status === 500 && ++entry.odd >= cfg.oddLimit) entry.stuck = true;
-      break;
-    case 'down':
-      if (out.late) entry.timeouts += 1;
+  const { verdict, status, live, late, pong, retryAfter } = out;
+  const entry = { ...old, lastStatus: status, lastText: out.text, reason: out.token };
+  /** @param {State} state @param {boolean} goOn */
+  const to = (state, goOn) => ({ put: [{ ...entry, state }], value: { goOn } });
+  if (verdict === 'done' || verdict === 'unguarded') {
+    // The corrected form was accepted: its refused forerunners, which the same
+    // page has seen refused, are settled with it.
+    const forerunner = (/** @type {Entry} */ e) =>
+      e.shown && e.state === 'refused' && e.owner === old.owner && e.el === old.el && e.url === old.url && e.method === old.method;
+    return { del: [key, ...entries.filter(forerunner).map((e) => e.key)], value: { goOn: true } };
   }
-  const most = Math.min(visible ? cfg.backoffVisible : cfg.backoffHidden, cfg.backoff * 2 ** Math.min(entry.tries, 20));
+  if (verdict === 'refused') {
+    // A form's page is the refusal itself, for the person to see.
+    if (live && old.nav) return { del: [key], value: { goOn: true } };
+    entry.shown = live;
+    return to('refused', true);
+  }
+  if (verdict === 'ask') return to('ask', true);
+  if (verdict === 'login') return to('login', false);
+  if (verdict === 'parked') return { ...to('parked', false), meta: { ...meta, owner: out.owner ?? '' } };
+  // A handler that fails for ever is not a deploy: the person is told.
+  const broken = verdict === 'wait' && status === 500;
+  if (verdict === 'odd' || broken) entry.odd += 1;
+  if (pong || (broken && entry.odd >= cfg.oddLimit)) entry.stuck = true;
+  entry.timeouts = late ? old.timeouts + 1 : status ? 0 : old.timeouts;
+  const most = Math.min(visible ? cfg.backoffVisible : cfg.backoffHidden, cfg.backoff * 2 ** old.tries);
   entry.tries += 1;
-  entry.notBefore = out.retryAfter && at + out.retryAfter;
+  entry.notBefore = retryAfter && at + retryAfter;
   entry.nextAt = Math.max(at + random() * most, entry.notBefore);
-  entry.state = entry.stuck ? 'stuck' : 'waiting';
-  return { put: [entry], value: { goOn: false } };
+  return to(entry.stuck ? 'stuck' : 'waiting', false);
 }
 
 /**
@@ -285,7 +259,7 @@ export function hello({ entries, meta }, page, at) {
   const forgotten = meta.owner === '' && page.owner && at - since > forgetFor;
   if (known && !forgotten) return { value: false };
   const put = entries
-    .filter((e) => e.owner === page.owner && (e.state === 'login' || e.state === 'parked') && e.triedAt < page.since)
+    .filter((e) => e.owner === page.owner && /login|parked/.test(e.state) && e.triedAt < page.since)
     .map((e) => ({ ...e, state: /** @type {const} */ ('waiting'), tries: 0, nextAt: e.notBefore }));
   return { put, meta: { owner: page.owner, since: page.since, headers: page.headers }, value: true };
 }

@@ -3,6 +3,7 @@
 // a network with faults, and programs (a worker, a page) that can be ended in
 // the middle of anything.
 
+import { createDecisions } from './decide.js';
 import { createOutbox } from './engine.js';
 import { memory, memoryStore } from './memory.store.js';
 
@@ -275,18 +276,12 @@ export function world({ seed = 1, config = {} } = {}) {
           ),
         body: (/** @type {string} */ key) => mortal(base.body(key)),
       };
-      const outbox = createOutbox({
+      const common = {
         store,
         locks: /** @type {any} */ (locks.for(me)),
         now: clock.now,
-        random: rnd,
-        later: (fn, ms) => clock.later(() => me.alive && fn(), ms),
-        never: clock.never,
-        newKey: () => `new-${++w.keys}`,
-        visible: () => w.visible,
-        tell: (m) => me.alive && w.told.push(m),
         config,
-        fetch: (url, init) => {
+        fetch: (/** @type {string} */ url, /** @type {any} */ init) => {
           if (!me.alive) return new Promise(() => {});
           w.hazard?.(me);
           if (!me.alive) return new Promise(() => {});
@@ -310,9 +305,18 @@ export function world({ seed = 1, config = {} } = {}) {
           });
           return mortal(p);
         },
+      };
+      const outbox = createOutbox({
+        ...common,
+        random: rnd,
+        later: (fn, ms) => clock.later(() => me.alive && fn(), ms),
+        never: clock.never,
+        visible: () => w.visible,
+        tell: (m) => me.alive && w.told.push(m),
       });
       return Object.assign(me, {
         outbox,
+        decide: createDecisions({ ...common, newKey: () => `new-${++w.keys}` }),
         /**
          * a tap, as the worker gets it
          *

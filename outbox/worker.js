@@ -5,10 +5,11 @@
 //   import { attach } from '/outbox/worker.js';
 //   attach(self);
 
-import { announced, authPath, deny } from './announce.js';
 import { createOutbox } from './engine.js';
+import { announced } from './heard.js';
 import { idbStore } from './idb.js';
 import { defaults } from './line.js';
+import { auth, deny, either } from './paths.js';
 import { respond } from './respond.js';
 
 /**
@@ -24,15 +25,18 @@ import { respond } from './respond.js';
  * @param {Options & Partial<import('./line.js').Config>} [options]
  * @returns {import('./engine.js').Outbox}
  */
-export function attach(worker, options = {}) {
-  const here = new URL(worker.location.href);
+export function attach(worker, options) {
+  const { registration, location } = worker;
   // The page's configuration comes with the script's address, which is there
   // whenever the worker starts.
-  const given = { ...JSON.parse(here.searchParams.get('outbox') ?? '{}'), ...options };
-  const cfg = { ...defaults, ...given };
-  const denied = either(deny, given.deny);
-  const auth = either(authPath, given.auth);
-  const clients = () => worker.clients.matchAll({ type: 'window', includeUncontrolled: true });
+  const told = new URL(location.href).searchParams.get('outbox');
+  const cfg = { takeOver: true, ...defaults, ...JSON.parse(told ?? '{}'), ...options };
+  const site = { origin: location.origin, deny: either(deny, cfg.deny) };
+  const signs = either(auth, cfg.auth);
+  const page = cfg.prefix + 'queued';
+  /** @returns {Promise<any[]>} */
+  const pages = () => worker.clients.matchAll({ type: 'window', includeUncontrolled: true });
+  const on = (/** @type {string} */ type, /** @type {(event: any) => void} */ fn) => worker.addEventListener(type, fn);
 
   let telling = Promise.resolve();
   const outbox = createOutbox({
@@ -40,49 +44,41 @@ export function attach(worker, options = {}) {
     fetch: (url, init) => worker.fetch(url, init),
     locks: worker.navigator.locks,
     config: cfg,
-    visible: async () => (await clients()).some((/** @type {any} */ c) => c.visibilityState === 'visible'),
+    visible: async () => (await pages()).some((c) => c.visibilityState === 'visible'),
     // One after another, so that the last state told is the last there was.
-    tell: (message) => {
+    tell(message) {
       telling = telling.then(async () => {
-        for (const c of await clients()) c.postMessage(message);
+        for (const c of await pages()) c.postMessage(message);
       });
     },
   });
 
-  const on = (/** @type {string} */ type, /** @type {(event: any) => void} */ fn) => worker.addEventListener(type, fn);
-
   on('install', (event) => {
-    if (given.takeOver ?? true) worker.skipWaiting();
+    if (cfg.takeOver) worker.skipWaiting();
     // Without the page the installation is still worth having.
-    event.waitUntil(
-      worker.caches
-        .open(cfg.name)
-        .then((/** @type {Cache} */ c) => c.add(new Request(cfg.prefix + 'queued', { cache: 'reload' })))
-        .catch(() => {}),
-    );
+    const keep = async () => (await worker.caches.open(cfg.name)).add(new Request(page, { cache: 'reload' }));
+    event.waitUntil(keep().catch(() => {}));
   });
 
   on('activate', (event) => {
-    if (given.kill) {
-      void outbox.flush(true).then(() => worker.registration.unregister());
-      return;
-    }
-    if (given.takeOver ?? true) event.waitUntil(worker.clients.claim());
+    if (cfg.takeOver) event.waitUntil(worker.clients.claim());
     // Not waited for: requests are held back until the activation is over.
-    void outbox.flush(true);
+    void outbox.flush(true).then(() => cfg.kill && registration.unregister());
   });
 
   on('fetch', (event) => {
     const r = /** @type {Request} */ (event.request);
+    const { origin, pathname } = new URL(r.url);
+    if (origin !== site.origin || cfg.kill) return;
     if (r.method === 'GET') {
-      if (r.mode === 'navigate' && new URL(r.url).pathname === cfg.prefix + 'queued') event.respondWith(queuedPage(r));
+      if (r.mode === 'navigate' && pathname === page) {
+        event.respondWith(worker.caches.match(page, { cacheName: cfg.name }).then((/** @type {any} */ kept) => kept ?? worker.fetch(r)));
+      }
       return;
     }
-    if (given.kill) return;
-    const a = announced(r, { origin: here.origin, deny: denied });
+    const a = announced(r, site);
     if (!a) {
-      const url = new URL(r.url);
-      if (url.origin === here.origin && auth.test(url.pathname)) event.waitUntil(outbox.forget());
+      if (signs.test(pathname)) event.waitUntil(outbox.forget());
       return;
     }
     const { answer, done } = outbox.capture({
@@ -92,20 +88,18 @@ export function attach(worker, options = {}) {
       // Read once, into memory: what is sent is this, never the request itself,
       // whose body some browsers lose.
       body: r.arrayBuffer(),
-      referrer: r.referrer.startsWith(here.origin) ? r.referrer : a.back,
+      referrer: r.referrer.startsWith(origin) ? r.referrer : a.back,
     });
-    event.respondWith(answer.then((result) => respond(result, { ...a, accept: r.headers.get('Accept') }, cfg)));
+    event.respondWith(answer.then((result) => respond(result, a, r.headers.get('Accept'), cfg)));
     event.waitUntil(done.then(remind));
   });
 
   on('message', (event) => {
-    const m = event.data ?? {};
-    if (m.type === 'flush') event.waitUntil(kick(m, event.source));
-    if (m.type === 'outbox-do') event.waitUntil(act(m.op, m.key).then((result) => event.ports[0]?.postMessage(result)));
+    if (event.data?.type === 'flush') event.waitUntil(kick(event.data, event.source));
   });
 
   on('sync', (event) => {
-    if (!String(event.tag).startsWith(cfg.name)) return;
+    if (!event.tag.startsWith(cfg.name)) return;
     event.waitUntil(
       outbox.flush(true).then(async () => {
         if (!(await outbox.left())) return;
@@ -117,19 +111,14 @@ export function attach(worker, options = {}) {
   });
 
   /**
-   * @param {{owner?: string, since?: number, headers?: Record<string, string>, reset?: boolean}} m
-   * @param {any} page
+   * @param {{owner?: string, since?: number, headers?: Record<string, string>, reset?: boolean, tell?: boolean}} m
+   * @param {any} client
    */
-  async function kick(m, page) {
-    if (m.owner != null) await outbox.greet({ owner: m.owner, since: m.since ?? 0, headers: m.headers });
-    page?.postMessage(await outbox.state());
-    await outbox.flush(m.reset);
-  }
-
-  /** @param {string} op @param {string} key */
-  async function act(op, key) {
-    if (op === 'retry' || op === 'resend' || op === 'discard' || op === 'look') return outbox[op](key);
-    return outbox.state();
+  async function kick({ owner, since = 0, headers, reset, tell }, client) {
+    if (owner != null) await outbox.greet({ owner, since, headers });
+    if (tell) await outbox.announce();
+    else client?.postMessage(await outbox.state());
+    await outbox.flush(reset);
   }
 
   /**
@@ -137,20 +126,8 @@ export function attach(worker, options = {}) {
    * that is backing off ignores being registered again, so each time is a new one.
    */
   async function remind() {
-    if (!(await outbox.left())) return;
-    worker.registration.sync?.register(`${cfg.name}-${crypto.randomUUID()}`).catch(() => {});
-  }
-
-  /** @param {Request} request */
-  async function queuedPage(request) {
-    const kept = await worker.caches.match(cfg.prefix + 'queued', { cacheName: cfg.name });
-    return kept ?? worker.fetch(request);
+    if (await outbox.left()) registration.sync?.register(`${cfg.name}-${crypto.randomUUID()}`).catch(() => {});
   }
 
   return outbox;
-}
-
-/** @param {RegExp} own @param {RegExp | string} [more] */
-function either(own, more) {
-  return more ? new RegExp(`${own.source}|${typeof more === 'string' ? more : more.source}`) : own;
 }

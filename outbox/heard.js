@@ -1,0 +1,80 @@
+// @ts-check
+// Which requests are the outbox's: the announced ones. Decided from the request
+// alone, because a worker must decide at once. Pure; the key's and the fragment's
+// forms are in ../vectors/.
+
+import { changes } from './paths.js';
+
+/**
+ * @typedef {object} Announcement
+ * @property {string} key
+ * @property {string} owner
+ * @property {string} url without the fragment
+ * @property {boolean} nav a form's navigation, which wants a page for an answer
+ * @property {string} back the page that a form was on
+ * @property {string} label what a person calls it
+ * @property {string} el the id of the row that shows it
+ * @property {string} swap how and where its answer is put: "outerHTML #task-5"
+ */
+
+/**
+ * An Idempotency-Key header's value as the key it names, or null: "k1" with
+ * quotes (RFC 9651 section 3.3.3) and k1 without are one key. The same rules as
+ * onceward.ParseKey.
+ *
+ * @param {string | null} value
+ */
+export function parseKey(value) {
+  let v = (value ?? '').replace(/^[ \t]+|[ \t]+$/g, '');
+  const quoted = /^"((?:[ !#-[\]-~]|\\["\\])*)"$/.exec(v);
+  if (quoted) v = quoted[1].replace(/\\(.)/g, '$1');
+  else if (!/^[!#-+\--~]+$/.test(v)) return null;
+  return v.trim() && v.length <= 255 ? v : null;
+}
+
+/** @param {string | null | undefined} text */
+function decode(text) {
+  try {
+    return decodeURIComponent(text ?? '');
+  } catch {
+    return '';
+  }
+}
+
+/** @param {string} hash */
+export function parseFragment(hash) {
+  const told = /^#outbox=(.+)$/.exec(hash)?.[1].split('.') ?? [];
+  const [key, owner, back, label, el] = told.map(decode);
+  return told.length > 2 && key && parseKey(key) === key && owner ? { key, owner, back, label: label ?? '', el: el ?? '' } : null;
+}
+
+/**
+ * @param {{url: string, method: string, mode?: string, headers: {get(name: string): string | null}}} request
+ * @param {{origin: string, deny: RegExp}} site
+ * @returns {Announcement | null} null: the browser goes its own way
+ */
+export function announced(request, { origin, deny }) {
+  const { pathname, search, hash, origin: to } = new URL(request.url);
+  if (!changes(request.method) || to !== origin || deny.test(pathname)) return null;
+  const url = origin + pathname + search;
+  if (request.mode === 'navigate') {
+    const told = parseFragment(hash);
+    return told && { ...told, url, nav: true, swap: '' };
+  }
+  const get = (/** @type {string} */ name) => request.headers.get(name);
+  const key = parseKey(get('Idempotency-Key'));
+  const owner = get('Outbox-Owner');
+  const [label, el, swap] = ['Label', 'El', 'Swap'].map((n) => decode(get(`Outbox-${n}`)));
+  return key && owner ? { key, owner, url, nav: false, back: '', label, el, swap } : null;
+}
+
+const kept = /^(hx-.*|accept|accept-language|content-type|prefer|if-match|if-none-match|if-unmodified-since|x-requested-with|x-csrf-?token|x-xsrf-token)$/i;
+
+/**
+ * The headers of a request that its entry keeps. Never credentials: a later send
+ * goes with those of its own time.
+ *
+ * @param {Iterable<[string, string]>} all
+ * @returns {Record<string, string>}
+ */
+export const keptHeaders = (all) => Object.fromEntries([...all].filter(([name]) => kept.test(name)).map(([name, value]) => [name.toLowerCase(), value]));
