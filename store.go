@@ -51,7 +51,8 @@ type Store interface {
 	//	rec, true, nil    the caller runs: the key was absent, or its lease was
 	//	                  over and c.TakeOver displaced it (Attempt is one more),
 	//	                  or this Token had claimed it already and it is still
-	//	                  in progress
+	//	                  in progress (then the lease is renewed if c.Lease is
+	//	                  longer than what is left of it)
 	//	rec, false, nil   somebody has it: look at rec.State, rec.Fingerprint,
 	//	                  rec.LeaseLeft (zero or less: the lease is over),
 	//	                  rec.Response (when completed); that includes this
