@@ -9,13 +9,11 @@ import (
 
 func TestTheMedianOfTheRoundsIsJudged(t *testing.T) {
 	samples := map[string][]float64{}
-	for _, shared := range []int{100, 4000, 4100} {
+	for _, multiple := range []float64{1.1, 4.4, 4.6} {
 		text := fmt.Sprintf(`goos: linux
-BenchmarkSQLiteGroupCommit/shared-%[1]d  	1000	 12 ns/op	 4.0 p50-ms	 3.5 p99/p50	 %[2]d req/s
-BenchmarkSQLiteGroupCommit/each-alone-pool-of-one-%[1]d  	1000	 12 ns/op	 500 req/s
-BenchmarkSQLiteGroupCommit/each-alone-pool-of-32-%[1]d  	1000	 12 ns/op	 900 req/s
+BenchmarkSQLiteGroupCommit/pool-of-1-%[1]d  	1000	 4.0 p50-ms	 3.5 p99/p50	 4000 req/s	 %[2]g x-each-alone
 PASS
-`, runtime.GOMAXPROCS(0), shared)
+`, runtime.GOMAXPROCS(0), multiple)
 		if err := collect(samples, []byte(text)); err != nil {
 			t.Fatal(err)
 		}
