@@ -8,6 +8,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 	"time"
 	_ "time/tzdata" // people's zones, also on a machine that has none
 
+	"github.com/onceward/onceward/outbox"
 	"github.com/onceward/onceward/planner/internal/store"
 	"github.com/onceward/onceward/planner/internal/web"
 	"github.com/onceward/onceward/sqlitestore"
@@ -54,11 +56,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	data := flags.String("data", "./planner-data", "keep everything in this `folder`")
 	demo := flags.Bool("seed-demo", false, "fill the account \"demo\" and print its password")
 	limits := flags.Bool("limits", false, "count tries to log in and to register from this machine too")
+	waits := flags.String("outbox", "", "change the outbox's limits, in ms and bytes, as `JSON` (for tests): {\"softLimit\":2000}")
 	proxies := flags.String("trust-proxy", "", "believe X-Forwarded-For and X-Forwarded-Proto of these `networks` (CIDR, with commas)")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	trusted, err := networks(*proxies)
+	if err != nil {
+		return err
+	}
+	script, err := scriptLimits(*waits)
 	if err != nil {
 		return err
 	}
@@ -79,11 +86,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, keys.Close(context.WithoutCancel(ctx))) }()
-	app, err := web.New(web.Config{DB: db, Keys: keys, Secret: secret, Logger: log, Limits: *limits, Proxies: trusted})
+	// Closing has its own time, for ctx is over by then: the guard first, since what
+	// runs still writes, then the keys, then the file.
+	closing := func(close func(context.Context) error) {
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
+		defer cancel()
+		err = errors.Join(err, close(end))
+	}
+	defer closing(keys.Close)
+	app, err := web.New(web.Config{DB: db, Keys: keys, Secret: secret, Logger: log, Limits: *limits, Proxies: trusted, Outbox: script})
 	if err != nil {
 		return err
 	}
+	defer closing(app.Close)
 	if *demo {
 		if err := seedDemo(ctx, app, stdout); err != nil {
 			return err
@@ -105,8 +120,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 }
 
 // serve answers requests until ctx is done. Then no connection is accepted any
-// more, what runs is finished and answered, and the changes whose clients have
-// left are finished too.
+// more, and what runs is finished and answered. (Changes whose clients have left
+// are the guard's to wait for.)
 func serve(ctx context.Context, listener net.Listener, app *web.App, log *slog.Logger) error {
 	server := &http.Server{
 		Handler:           app,
@@ -129,11 +144,10 @@ func serve(ctx context.Context, listener net.Listener, app *web.App, log *slog.L
 	app.Drain()
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
 	defer cancel()
-	err := server.Shutdown(end)
-	if err != nil {
-		err = fmt.Errorf("planner: stopping: %w", err)
+	if err := server.Shutdown(end); err != nil {
+		return fmt.Errorf("planner: stopping: %w", err)
 	}
-	return errors.Join(err, app.Close(end))
+	return nil
 }
 
 // sweep deletes now and then what is no longer needed.
@@ -157,6 +171,32 @@ func sweep(ctx context.Context, app *web.App, log *slog.Logger) {
 			log.Error("planner: sweeping", "error", err)
 		}
 	}
+}
+
+// scriptLimits reads the flag -outbox. The names are those of the outbox's own
+// configuration.
+func scriptLimits(text string) (outbox.ScriptConfig, error) {
+	if text == "" {
+		return outbox.ScriptConfig{}, nil
+	}
+	var l struct {
+		Retention, MaxAge, SoftLimit, HardLimit, HardLimitMax int64
+		Backoff, BackoffVisible, BackoffHidden, KickEvery     int64
+		MaxBody, MaxBytes                                     int64
+		MaxEntries                                            int
+	}
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&l); err != nil {
+		return outbox.ScriptConfig{}, fmt.Errorf("planner: -outbox: %w", err)
+	}
+	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+	return outbox.ScriptConfig{
+		Retention: ms(l.Retention), MaxAge: ms(l.MaxAge),
+		SoftLimit: ms(l.SoftLimit), HardLimit: ms(l.HardLimit), HardLimitMax: ms(l.HardLimitMax),
+		Backoff: ms(l.Backoff), BackoffVisible: ms(l.BackoffVisible), BackoffHidden: ms(l.BackoffHidden), KickEvery: ms(l.KickEvery),
+		MaxBody: l.MaxBody, MaxBytes: l.MaxBytes, MaxEntries: l.MaxEntries,
+	}, nil
 }
 
 func networks(list string) ([]netip.Prefix, error) {

@@ -189,7 +189,7 @@ func TestTheDemoAccountIsFilledOnceAndItsPasswordIsNew(t *testing.T) {
 }
 
 func TestFlagsThatMakeNoSenseAreRefused(t *testing.T) {
-	for _, args := range [][]string{{"-nothing"}, {"-trust-proxy", "the moon"}, {"-addr", "nowhere:xyz", "-data", t.TempDir()}} {
+	for _, args := range [][]string{{"-nothing"}, {"-trust-proxy", "the moon"}, {"-outbox", `{"soft":1}`}, {"-addr", "nowhere:xyz", "-data", t.TempDir()}} {
 		if err := run(t.Context(), args, io.Discard, io.Discard); err == nil {
 			t.Errorf("%v was taken", args)
 		}

@@ -149,7 +149,7 @@ func (a *App) changed(w http.ResponseWriter, r *http.Request, v visit, t task.Ta
 	switch {
 	case did != "":
 		to += "?did=" + did + "&id=" + url.QueryEscape(t.ID)
-	case !t.Deleted():
+	case !t.Deleted() && to == "/today":
 		to += "#task-" + t.ID
 	}
 	return seeOther(w, to)

@@ -4,6 +4,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,6 +53,9 @@ type Config struct {
 	Now func() time.Time
 	// Logger is told of requests and decisions. Nil means none.
 	Logger *slog.Logger
+	// Outbox changes the limits of the browser's half: the times, sizes and
+	// numbers that are not zero. Its Retention is the guard's too.
+	Outbox outbox.ScriptConfig
 	// Limits counts tries to log in and to register for callers on this machine
 	// too; by default only for others.
 	Limits bool
@@ -79,6 +83,10 @@ func New(cfg Config) (*App, error) {
 		return nil, errors.New("planner: web.New needs DB, Keys and Secret")
 	}
 	a := &App{cfg: cfg, log: cfg.Logger, now: cfg.Now, static: newStatic()}
+	script := &a.cfg.Outbox
+	script.Worker, script.Login, script.KeyField = "/sw.js", loginPath, keyField
+	script.Retention = cmp.Or(script.Retention, retention)
+	script.MaxAge = cmp.Or(script.MaxAge, maxAge)
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
@@ -93,7 +101,7 @@ func New(cfg Config) (*App, error) {
 		MaxWait:    maxWait,
 		MaxRuntime: runTime,
 		Lease:      lease,
-		Retention:  retention,
+		Retention:  script.Retention,
 		MaxRequest: maxBody,
 		Error:      a.refuse,
 		Logger:     a.log,
@@ -136,7 +144,7 @@ func (a *App) Close(ctx context.Context) error {
 func (a *App) guarded(handlers http.Handler) http.Handler {
 	return outbox.Edge(a.bounded(a.session(a.guard.Handler(handlers))), outbox.EdgeConfig{
 		Login:     loginPath,
-		Retention: retention,
+		Retention: a.cfg.Outbox.Retention,
 		Logger:    a.log,
 	})
 }

@@ -19,7 +19,6 @@ type list struct {
 	Head     string // the day, or what the page is about
 	Sections []section
 	Empty    string
-	Count    string
 	Template row // an empty row for the script to fill, while a new task waits
 	NewID    string
 	Hints    []string // words that a tap puts into the line
@@ -36,8 +35,13 @@ func (a *App) today(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	ss := sections(v, ts)
+	head := v.l.DayLong(v.today)
+	if n := len(ss[0].Rows) + len(ss[1].Rows); n > 0 { // overdue and today
+		head += " · " + v.l.N("tasks.open", n)
+	}
 	return a.list(w, r, "today", list{
-		Head: v.l.DayLong(v.today), Sections: sections(v, ts), Empty: v.l.T("empty.today"), NewID: newID(),
+		Head: head, Sections: ss, Empty: v.l.T("empty.today"), NewID: newID(),
 		Hints:    []string{v.l.T("hint.today"), v.l.T("hint.tomorrow"), v.l.T("hint.time"), v.l.T("hint.weekly")},
 		Template: newRow(v, task.Task{ID: "__ID__", Title: "__TITLE__"}),
 	})

@@ -62,7 +62,7 @@ func (a *App) render(w http.ResponseWriter, r *http.Request, status int, name, t
 		Private: v.user.ID != "", Device: v.user.ID != "" && v.user.TZAuto,
 		Flash: a.flash(r, v),
 	}
-	script := outbox.ScriptConfig{Worker: "/sw.js", Login: loginPath, Retention: retention, MaxAge: maxAge}
+	script := a.cfg.Outbox
 	if v.user.ID != "" {
 		script.Owner = outbox.Tag(a.cfg.Secret, v.user.ID)
 	}

@@ -162,7 +162,6 @@ var words = map[string][2]string{
 // counts are the lines with a number: one, few, many in Russian, one and other in
 // English.
 var counts = map[string][2][]string{
-	"tasks.overdue": {{"%d задача просрочена", "%d задачи просрочены", "%d задач просрочено"}, {"%d task is overdue", "%d tasks are overdue"}},
 	"tasks.open":    {{"%d дело", "%d дела", "%d дел"}, {"%d thing to do", "%d things to do"}},
 	"repeat.days":   {{"каждый %d день", "каждые %d дня", "каждые %d дней"}, {"every %d day", "every %d days"}},
 	"repeat.weeks":  {{"каждую %d неделю", "каждые %d недели", "каждые %d недель"}, {"every %d week", "every %d weeks"}},
