@@ -1,0 +1,240 @@
+package deploys_test
+
+import (
+	"bytes"
+	"database/sql"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	_ "modernc.org/sqlite"
+)
+
+var (
+	binary     string   // the built planner
+	buildFlags []string // -race, if the tests have it
+)
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "deploys-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	binary = filepath.Join(dir, "planner")
+	build := exec.Command("go", slices.Concat([]string{"build", "-o", binary}, buildFlags, []string{"github.com/onceward/onceward/planner"})...)
+	build.Stdout, build.Stderr = os.Stderr, os.Stderr
+	code := 1
+	if err := build.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "building the planner:", err)
+	} else {
+		code = m.Run()
+	}
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// planner is one planner with its data, through all the lives of its process.
+type planner struct {
+	t    *testing.T
+	data string
+	addr string // host:port, the same in each life
+	url  string
+	cmd  *exec.Cmd
+	done chan struct{} // closed when the process has ended
+	out  output
+}
+
+func startPlanner(t *testing.T) *planner {
+	t.Helper()
+	p := &planner{t: t, data: t.TempDir(), addr: "127.0.0.1:0"}
+	p.start()
+	t.Cleanup(func() {
+		p.kill()
+		said := p.out.String()
+		if strings.Contains(said, "DATA RACE") {
+			t.Errorf("the planner has a data race:\n%s", said)
+		} else if t.Failed() {
+			lines := strings.SplitAfter(said, "\n")
+			t.Logf("the planner said, at its end:\n%s", strings.Join(lines[max(0, len(lines)-40):], ""))
+		}
+	})
+	return p
+}
+
+var listens = regexp.MustCompile(`http://(127\.0\.0\.1:\d+)`)
+
+// start starts the process and waits until it listens.
+func (p *planner) start() {
+	p.t.Helper()
+	p.cmd = exec.Command(binary, "-addr", p.addr, "-data", p.data)
+	said := &output{}
+	p.cmd.Stdout, p.cmd.Stderr = said, io.MultiWriter(said, &p.out)
+	if err := p.cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	cmd, done := p.cmd, make(chan struct{})
+	p.done = done
+	go func() {
+		_ = cmd.Wait()
+		close(done)
+	}()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		if m := listens.FindStringSubmatch(said.String()); m != nil {
+			if p.url == "" { // later it is the same, and clients are reading it
+				p.addr, p.url = m[1], "http://"+m[1]
+			}
+			return
+		}
+		select {
+		case <-done:
+			p.t.Fatalf("the planner did not start: %v\n%s", cmd.ProcessState, said)
+		default:
+		}
+		if time.Now().After(end) {
+			p.t.Fatalf("after a minute the planner does not listen\n%s", said)
+		}
+	}
+}
+
+// term asks it to end, as a deploy does.
+func (p *planner) term() {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// wait waits for the end and returns the exit status.
+func (p *planner) wait() int {
+	p.t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(time.Minute):
+		p.t.Fatal("the planner did not end within a minute")
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// kill is kill -9.
+func (p *planner) kill() {
+	_ = syscall.Kill(p.cmd.Process.Pid, syscall.SIGKILL)
+	<-p.done
+}
+
+// rows asks the database; the planner may be running, or be dead.
+func (p *planner) rows(query string, scan func(*sql.Rows) error, args ...any) {
+	p.t.Helper()
+	q := url.Values{"_pragma": {"busy_timeout(10000)", "query_only(1)"}}
+	dsn := url.URL{Scheme: "file", Path: filepath.Join(p.data, "planner.db"), RawQuery: q.Encode()}
+	db, err := sql.Open("sqlite", dsn.String())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer db.Close()
+	rows, err := db.Query(query, args...)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// claims lists the keys whose work was begun and has no recorded answer, by
+// their hash and the token of the claim.
+func (p *planner) claims() map[claim]string {
+	p.t.Helper()
+	found := map[claim]string{}
+	p.rows(`SELECT key, token, path FROM idempotency_keys WHERE completed_at IS NULL`, func(r *sql.Rows) error {
+		var key, token []byte
+		var path string
+		err := r.Scan(&key, &token, &path)
+		found[claim{string(key), string(token)}] = path
+		return err
+	})
+	return found
+}
+
+type claim struct{ key, token string }
+
+// task is a row of the database, as far as these tests ask.
+type task struct {
+	id, title    string
+	done, repeat bool
+}
+
+// tasks returns a person's, without successors that "not done" took back.
+func (p *planner) tasks(login string) (found []task) {
+	p.t.Helper()
+	p.rows(`SELECT tasks.id, title, is_completed, series_id IS NOT NULL FROM tasks JOIN users ON users.id = tasks.user_id
+		WHERE users.login = ? AND retracted = 0 AND deleted_at IS NULL`, func(r *sql.Rows) error {
+		var t task
+		err := r.Scan(&t.id, &t.title, &t.done, &t.repeat)
+		found = append(found, t)
+		return err
+	}, login)
+	return found
+}
+
+// register makes an account and returns a client that is signed in.
+func (p *planner) register(login string) *http.Client {
+	p.t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	client := &http.Client{
+		Jar:           jar,
+		Timeout:       time.Minute,
+		Transport:     &http.Transport{MaxIdleConnsPerHost: 100},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	p.t.Cleanup(client.CloseIdleConnections)
+	resp, err := client.PostForm(p.url+"/auth/register", url.Values{"login": {login}, "password": {"correct horse battery"}, "tz": {"Europe/Moscow"}})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusSeeOther {
+		body, _ := io.ReadAll(resp.Body)
+		p.t.Fatalf("registering %s: %s\n%s", login, resp.Status, body)
+	}
+	return client
+}
+
+// output keeps what a process writes.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
