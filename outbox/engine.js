@@ -253,7 +253,7 @@ export function createOutbox({
       seq: 0, key, owner, method, url, headers: kept, referrer, nav, back, label, el, swap,
       text: readable(kept['content-type'], body), size: body?.byteLength ?? 0, sum: checksum(body),
       createdAt: now(), firstSentAt: null, triedAt: 0, attempts: 0, tries: 0, timeouts: 0, odd: 0, stuck: false,
-      shown: false, nextAt: 0, notBefore: 0, state: 'waiting', reason: '', lastStatus: 0, lastText: '',
+      told: false, shown: false, nextAt: 0, notBefore: 0, state: 'waiting', reason: '', lastStatus: 0, lastText: '',
     };
   }
 

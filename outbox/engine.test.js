@@ -1025,6 +1025,23 @@ test('the words between worker and page are the first implementation\'s: {type: 
   assert.equal(w.told.at(-1).pending, 0);
 });
 
+test('what was told to wait is counted until it is sent, also when the line moves again', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = '502';
+  for (let i = 0; i < 4; i++) a.tap(String(i));
+  await w.clock.go(10);
+  assert.equal((await a.outbox.state()).pending, 4);
+  w.net = 'slow';
+  void a.outbox.flush(true);
+  for (const left of [4, 3, 2, 1]) {
+    await w.clock.go(500);
+    assert.equal((await a.outbox.state()).pending, left);
+    await w.clock.go(4_500);
+  }
+  assert.equal((await a.outbox.state()).pending, 0);
+});
+
 test('a tap that is answered at once is never told as waiting', async () => {
   const w = world();
   const a = w.program();

@@ -37,6 +37,7 @@ import { inLine, waiting } from './summary.js';
  * @property {number} timeouts
  * @property {number} odd answers of somebody else, or broken ones, in a row
  * @property {boolean} stuck
+ * @property {boolean} told it is known to wait: it was tried, or stands behind one that was
  * @property {boolean} shown it was refused before the eyes of the page that asked
  * @property {number} nextAt
  * @property {number} notBefore the server's Retry-After
@@ -146,7 +147,7 @@ export function place({ entries, meta }, fresh, body, { at, lock, cfg }) {
   const known = meta.owner ?? owner;
   // "It waits" is said at once only behind an entry that is known to wait.
   const atOnce = known !== owner || waiting(older, 0, Infinity) > 0;
-  const entry = same ?? { ...fresh, seq: nextSeq(entries) };
+  const entry = same ?? { ...fresh, seq: nextSeq(entries), told: atOnce };
   const value = { kind: /** @type {any} */ (same ? 'joined' : 'placed'), entry, go: false, atOnce };
   if (same) {
     if (same.sum !== sum || same.owner !== owner) value.kind = 'clash';
@@ -212,7 +213,12 @@ export function settle({ entries, meta }, key, out, { at, visible, random, cfg }
   const { verdict, status, live, late, pong, retryAfter } = out;
   const entry = { ...old, lastStatus: status, lastText: out.text, reason: out.token };
   /** @param {State} state @param {boolean} goOn */
-  const to = (state, goOn) => ({ put: [{ ...entry, state }], value: { goOn } });
+  const to = (state, goOn) => {
+    const put = [{ ...entry, state, told: true }];
+    // Where the line stops, all behind wait.
+    if (!goOn) put.push(...entries.filter((e) => e.owner === old.owner && e !== old && inLine(e) && !e.told).map((e) => ({ ...e, told: true })));
+    return { put, value: { goOn } };
+  };
   if (verdict === 'done' || verdict === 'unguarded') {
     // The corrected form was accepted: its refused forerunners, which the same
     // page has seen refused, are settled with it.

@@ -261,9 +261,10 @@ const page = {
   },
   /** @param {string} key */
   unsaved(key) {
-    inFlight.delete(key);
-    waiting.delete(key);
-    say('unsaved', asked.get(key), { key });
+    const who = asked.get(key);
+    clearTimeout(leaving);
+    for (const of of [asked, inFlight, waiting, early]) of.delete(key);
+    say('unsaved', who, { key });
   },
   /** The request failed in this page; it may lie safely in the store all the same. @param {string} key */
   async rejected(key) {

@@ -35,13 +35,13 @@ export function summary(entries, owner, at, softLimit) {
 
 /**
  * How many of a line wait. A tap that is being answered right now waits for
- * nothing; once one entry is known to wait, all behind it do.
+ * nothing; behind one that is known to wait, all do.
  *
  * @param {Entry[]} line
  * @param {number} at
  * @param {number} softLimit
  */
 export function waiting(line, at, softLimit) {
-  const first = line.findIndex((e) => e.tries || e.attempts > 1 || !/waiting|sending/.test(e.state) || at - e.createdAt >= softLimit);
+  const first = line.findIndex((e) => e.told || at - e.createdAt >= softLimit);
   return first < 0 ? 0 : line.length - first;
 }
