@@ -1,0 +1,497 @@
+package orders_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+var (
+	binary     string   // the built examples/orders
+	buildFlags []string // -race, if the tests have it
+)
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "orders-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	binary = filepath.Join(dir, "orders")
+	build := exec.Command("go", slices.Concat([]string{"build", "-o", binary}, buildFlags, []string{"github.com/onceward/onceward/examples/orders"})...)
+	build.Stdout, build.Stderr = os.Stderr, os.Stderr
+	// These tests mostly wait for the program, so more of them may run at once
+	// than there are processors.
+	flag.Parse()
+	if n := runtime.GOMAXPROCS(0); flag.Lookup("test.parallel").Value.String() == fmt.Sprint(n) {
+		_ = flag.Set("test.parallel", fmt.Sprint(4*n))
+	}
+	code := 1
+	if err := build.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "building examples/orders:", err)
+	} else {
+		code = m.Run()
+	}
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// backend is one store that the program can be started on.
+type backend struct {
+	name string
+	// flags names a fresh store; the same flags again mean the same store.
+	flags func(t *testing.T) []string
+	// durable: the keys survive the process.
+	durable bool
+	// shared: several processes may use it at once.
+	shared bool
+}
+
+var backends = []backend{
+	{name: "memory", flags: func(t *testing.T) []string {
+		return []string{"-store", "memory:", "-orders", filepath.Join(t.TempDir(), "orders.jsonl")}
+	}},
+	{name: "sqlite", durable: true, shared: true, flags: func(t *testing.T) []string {
+		return []string{"-store", "sqlite:" + filepath.Join(t.TempDir(), "orders.db")}
+	}},
+}
+
+// onEachStore runs a test on a fresh store of every kind.
+func onEachStore(t *testing.T, test func(t *testing.T, b backend)) {
+	t.Helper()
+	t.Parallel()
+	for _, b := range backends {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			test(t, b)
+		})
+	}
+}
+
+// onServer is onEachStore with a program that runs on it.
+func onServer(t *testing.T, test func(t *testing.T, s *server), flags ...string) {
+	t.Helper()
+	onEachStore(t, func(t *testing.T, b backend) { test(t, start(t, b, flags...)) })
+}
+
+// server is one running program.
+type server struct {
+	t    *testing.T
+	b    backend
+	url  string
+	args []string // with the address that it was given
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended
+	out  output        // its standard error, of all its lives
+}
+
+// start starts the program on a fresh store.
+func start(t *testing.T, b backend, flags ...string) *server {
+	t.Helper()
+	return startOn(t, b, b.flags(t), flags...)
+}
+
+// startOn starts the program on the store that the flags name.
+func startOn(t *testing.T, b backend, store []string, flags ...string) *server {
+	t.Helper()
+	s := &server{t: t, b: b, args: slices.Concat([]string{"-chaos"}, store, flags)}
+	s.run("127.0.0.1:0")
+	t.Cleanup(func() {
+		s.kill()
+		text := s.out.String()
+		if strings.Contains(text, "DATA RACE") {
+			t.Errorf("the program has a data race:\n%s", text)
+		} else if t.Failed() {
+			t.Logf("the program said, at its end:\n%s", tail(text, 40))
+		}
+	})
+	return s
+}
+
+func (s *server) run(addr string) {
+	s.t.Helper()
+	s.cmd = exec.Command(binary, append([]string{"-addr", addr}, s.args...)...)
+	s.cmd.Stderr = &s.out
+	stdout, err := s.cmd.StdoutPipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	lines := bufio.NewReader(stdout)
+	first, err := lines.ReadString('\n')
+	at, ok := strings.CutPrefix(strings.TrimSuffix(first, "\n"), "listening on ")
+	if err != nil || !ok {
+		_ = s.cmd.Process.Kill()
+		s.t.Fatalf("the program's first line is %q (%v):\n%s", first, err, s.out.String())
+	}
+	s.url = at
+	s.done = make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, lines)
+		_ = s.cmd.Wait()
+		close(s.done)
+	}()
+}
+
+// tail is the last n lines of a text.
+func tail(text string, n int) string {
+	lines := strings.SplitAfter(text, "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "")
+}
+
+// kill is kill -9, by pid.
+func (s *server) kill() {
+	_ = syscall.Kill(s.cmd.Process.Pid, syscall.SIGKILL)
+	<-s.done
+}
+
+// stop asks the program to end and returns how it did.
+func (s *server) stop() int {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		s.t.Fatal(err)
+	}
+	select {
+	case <-s.done:
+	case <-time.After(30 * time.Second):
+		s.t.Fatal("the program did not end within 30 s of SIGTERM")
+	}
+	return s.cmd.ProcessState.ExitCode()
+}
+
+// restart starts the program again, on its store and at its address.
+func (s *server) restart() {
+	s.t.Helper()
+	<-s.done
+	s.run(strings.TrimPrefix(s.url, "http://"))
+}
+
+// output keeps what a program writes.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+// request is one request; the zero value of a field leaves it out.
+type request struct {
+	method  string // POST by default
+	path    string // /create-order by default
+	key     string
+	body    string // an order of one tea by default
+	kind    string // Content-Type
+	user    string // X-User
+	chaos   string // X-Chaos
+	prefer  string
+	header  http.Header
+	client  *http.Client  // a fresh connection by default
+	timeout time.Duration // the client hangs up; a minute by default
+}
+
+const oneTea = `{"item":"tea","qty":1}`
+
+// fresh uses each connection once: a reused one that dies makes Go's client
+// send a request with a key again by itself, which is one test's subject here
+// and every other test's disturbance.
+var fresh = &http.Client{
+	Transport:     &http.Transport{DisableKeepAlives: true},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+// answer is what came back.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// try sends a request to the server and returns the answer, or what went wrong.
+func (s *server) try(r request) (answer, error) { return tryAt(s.url, r) }
+
+func tryAt(url string, r request) (answer, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), orElse(r.timeout, time.Minute))
+	defer cancel()
+	var body io.Reader
+	method := orElse(r.method, http.MethodPost)
+	if method == http.MethodPost || method == http.MethodPut || r.body != "" {
+		body = strings.NewReader(orElse(r.body, oneTea))
+	}
+	req, err := http.NewRequestWithContext(ctx, method, url+orElse(r.path, "/create-order"), body)
+	if err != nil {
+		return answer{}, err
+	}
+	for name, values := range r.header {
+		req.Header[name] = values
+	}
+	for name, value := range map[string]string{
+		"Content-Type": orElse(r.kind, "application/json"), "Idempotency-Key": r.key,
+		"X-User": r.user, "X-Chaos": r.chaos, "Prefer": r.prefer,
+	} {
+		if value != "" {
+			req.Header.Set(name, value)
+		}
+	}
+	resp, err := orElse(r.client, fresh).Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	return answer{resp.StatusCode, resp.Header, string(text)}, err
+}
+
+func orElse[T comparable](value, otherwise T) T {
+	var zero T
+	if value == zero {
+		return otherwise
+	}
+	return value
+}
+
+// send is try for requests that have to be answered. It may be called from any
+// goroutine.
+func (s *server) send(r request) answer {
+	s.t.Helper()
+	a, err := s.try(r)
+	if err != nil {
+		s.t.Errorf("no answer: %v", err)
+	}
+	return a
+}
+
+// outcome is the first word of Idempotency-Status.
+func (a answer) outcome() string {
+	word, _, _ := strings.Cut(a.header.Get("Idempotency-Status"), ";")
+	return word
+}
+
+func (a answer) String() string {
+	return fmt.Sprintf("%d %s %.200q", a.status, a.header.Get("Idempotency-Status"), a.body)
+}
+
+// want checks status and outcome; an outcome of "" means no such header.
+func (a answer) want(t *testing.T, status int, outcome string) answer {
+	t.Helper()
+	if a.status != status || a.outcome() != outcome {
+		t.Errorf("answered %v, want %d %s", a, status, outcome)
+	}
+	if replayed := a.header.Get("Idempotency-Replayed") == "1"; replayed != (a.outcome() == "replayed") {
+		t.Errorf("answered %v with Idempotency-Replayed: %q", a, a.header.Get("Idempotency-Replayed"))
+	}
+	return a
+}
+
+// wantReplayOf checks that an answer repeats a stored one byte for byte.
+func (a answer) wantReplayOf(t *testing.T, first answer) answer {
+	t.Helper()
+	a.want(t, first.status, "replayed")
+	if a.body != first.body {
+		t.Errorf("the replay's body is %.200q, the first was %.200q", a.body, first.body)
+	}
+	for name, values := range first.header {
+		switch name {
+		case "Date", "Idempotency-Status", "Idempotency-Replayed", "Set-Cookie", "Connection":
+		default:
+			if !slices.Equal(a.header[name], values) {
+				t.Errorf("the replay's %s is %q, the first was %q", name, a.header[name], values)
+			}
+		}
+	}
+	return a
+}
+
+// wantBusy checks a refusal because the first request still runs.
+func (a answer) wantBusy(t *testing.T) {
+	t.Helper()
+	a.want(t, http.StatusConflict, "in-progress")
+	if ra := a.header.Get("Retry-After"); ra != "1" && ra != "2" {
+		t.Errorf("Retry-After is %q, want 1 or 2 seconds", ra)
+	}
+	a.wantProblem(t, "in-progress")
+}
+
+// wantProblem checks the machine-readable form of a refusal.
+func (a answer) wantProblem(t *testing.T, token string) {
+	t.Helper()
+	var p struct {
+		Type, Title, Detail string
+		Status              int
+	}
+	if err := json.Unmarshal([]byte(a.body), &p); err != nil || a.header.Get("Content-Type") != "application/problem+json" {
+		t.Errorf("answered %v as %s: %v", a, a.header.Get("Content-Type"), err)
+	}
+	if p.Type != "urn:onceward:problem:"+token || p.Status != a.status || p.Title == "" {
+		t.Errorf("the problem is %+v, want type …:%s and status %d", p, token, a.status)
+	}
+}
+
+// order is one entry of GET /orders.
+type order struct {
+	ID         string `json:"id"`
+	User       string `json:"user"`
+	ExternalID string `json:"external_id"`
+	Item       string `json:"item"`
+	Qty        int    `json:"qty"`
+	Status     string `json:"status"`
+	FileSHA256 string `json:"file_sha256"`
+}
+
+func (a answer) order(t *testing.T) (o order) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(a.body), &o); err != nil || o.ID == "" {
+		t.Errorf("answered %v, which is no order: %v", a, err)
+	}
+	return o
+}
+
+// orders is what was really done.
+func (s *server) orders() (list []order) {
+	s.t.Helper()
+	a, err := s.try(request{method: http.MethodGet, path: "/orders"})
+	if err == nil {
+		err = json.Unmarshal([]byte(a.body), &list)
+	}
+	if err != nil || a.status != http.StatusOK {
+		s.t.Fatalf("GET /orders: %v: %v", a, err)
+	}
+	return list
+}
+
+// wantEffects checks how many orders there are.
+func (s *server) wantEffects(n int) []order {
+	s.t.Helper()
+	list := s.orders()
+	if len(list) != n {
+		s.t.Errorf("effects=%d, want %d: %+v", len(list), n, list)
+	}
+	return list
+}
+
+// eventually waits for something that has no event to wait for.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	if !within(30*time.Second, ok) {
+		t.Fatalf("not within 30 s: %s", what)
+	}
+}
+
+// within asks again and again. It may be called from any goroutine.
+func within(limit time.Duration, ok func() bool) bool {
+	for end := time.Now().Add(limit); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			return false
+		}
+	}
+	return true
+}
+
+// until repeats a request, as a client does, until an answer acknowledges it.
+func (s *server) until(r request) answer {
+	s.t.Helper()
+	var a answer
+	eventually(s.t, "an acknowledged answer", func() bool {
+		var err error
+		a, err = s.try(r)
+		return err == nil && (a.outcome() == "executed" || a.outcome() == "replayed")
+	})
+	return a
+}
+
+// vitals is what GET /chaos tells.
+type vitals struct{ Running, Goroutines, Heap int }
+
+func (s *server) vitals() (v vitals, err error) {
+	a, err := s.try(request{method: http.MethodGet, path: "/chaos?gc=1"})
+	if err == nil {
+		err = json.Unmarshal([]byte(a.body), &v)
+	}
+	return v, err
+}
+
+// waitRunning waits until n handlers are at work.
+func (s *server) waitRunning(n int) {
+	s.t.Helper()
+	eventually(s.t, fmt.Sprintf("%d handlers at work", n), func() bool {
+		var v vitals
+		a, err := s.try(request{method: http.MethodGet, path: "/chaos"})
+		return err == nil && json.Unmarshal([]byte(a.body), &v) == nil && v.Running == n
+	})
+}
+
+// background sends a request that goes on; a zero answer means that none came.
+func (s *server) background(r request) <-chan answer {
+	c := make(chan answer, 1)
+	go func() {
+		defer close(c)
+		a, _ := s.try(r)
+		c <- a
+	}()
+	return c
+}
+
+// sendRaw writes bytes to a connection and reads one answer.
+func (s *server) sendRaw(text string) answer {
+	s.t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+	if _, err := io.WriteString(conn, text); err != nil {
+		s.t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return answer{resp.StatusCode, resp.Header, string(body)}
+}
+
+// chaosOf writes a wish for X-Chaos.
+func chaosOf(pairs ...string) string {
+	v := url.Values{}
+	for i := 0; i < len(pairs); i += 2 {
+		v.Add(pairs[i], pairs[i+1])
+	}
+	return v.Encode()
+}
+
+// isTimeout tells a client that hung up from a connection that broke.
+func isTimeout(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
