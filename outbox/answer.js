@@ -30,16 +30,13 @@
  * @property {string[]} [values] absent: the header alone is enough
  */
 
-/** @type {Record<string, Verdict>} */
-const outboxStatus = {
+/** What Outbox-Status, then what Idempotency-Status says. @type {any} */
+const words = {
+  __proto__: null,
   auth: 'login',
   owner: 'parked',
   expired: 'ask',
   unguarded: 'unguarded',
-};
-
-/** @type {Record<string, Verdict>} */
-const idempotencyStatus = {
   'in-progress': 'wait',
   unavailable: 'wait',
   quota: 'wait',
@@ -56,19 +53,7 @@ const idempotencyStatus = {
  *
  * @param {string | null | undefined} value
  */
-export function statusToken(value) {
-  return (value ?? '').split(';')[0].trim();
-}
-
-/**
- * @param {number} status
- * @returns {Verdict}
- */
-function released(status) {
-  if (status === 401) return 'login';
-  if (status >= 500 || status === 408 || status === 425 || status === 429) return 'wait';
-  return 'refused';
-}
+export const statusToken = (value) => (value ?? '').split(';')[0].trim();
 
 /**
  * The status line alone proves nothing: without one of the marks that only our
@@ -78,22 +63,17 @@ function released(status) {
  * @param {Acknowledge} [own]
  * @returns {Verdict}
  */
-export function verdict(answer, own) {
-  const status = answer.status ?? 0;
-  if (answer.type === 'opaqueredirect' || answer.redirected) return 'odd';
-  if (!status) return 'down';
-  const header = (/** @type {string} */ name) => answer.headers?.get(name);
-  let token = statusToken(header('Idempotency-Status'));
-  if (own) {
-    const value = header(own.header);
-    if (value != null && (!own.values || own.values.includes(statusToken(value)))) token = 'executed';
-  }
-  if (token === 'executed' || token === 'replayed') return status < 400 ? 'done' : 'refused';
-  const said = statusToken(header('Outbox-Status'));
-  if (Object.hasOwn(outboxStatus, said)) return outboxStatus[said];
-  if (token === 'released') return released(status);
-  if (Object.hasOwn(idempotencyStatus, token)) return idempotencyStatus[token];
-  return status === 502 || status === 503 || status === 504 ? 'down' : 'odd';
+export function verdict({ status = 0, type, redirected, headers }, own) {
+  if (type === 'opaqueredirect' || redirected) return 'odd';
+  const word = (/** @type {string} */ name) => statusToken(headers?.get(name));
+  const ack = own && headers?.get(own.header);
+  const mine = ack != null && (!own?.values || own.values.includes(statusToken(ack)));
+  const token = mine ? 'executed' : word('Idempotency-Status');
+  if (/^(executed|replayed)$/.test(token)) return status < 400 ? 'done' : 'refused';
+  const told = words[word('Outbox-Status')];
+  if (told) return told;
+  if (token === 'released') return status === 401 ? 'login' : /^(5..|408|425|429)$/.test(`${status}`) ? 'wait' : 'refused';
+  return words[token] ?? (/^(0|502|503|504)$/.test(`${status}`) ? 'down' : 'odd');
 }
 
 /**

@@ -398,7 +398,6 @@ export function createOutbox({
    * @param {{owner: string, since: number, headers?: Record<string, string>}} page
    */
   async function greet(page) {
-    if (!hello(await store.read(), page, now()).value) return;
     if (await store.change((s) => hello(s, page, now()))) paused = false;
   }
 

@@ -68,7 +68,7 @@ export function announced(request, { origin, deny }) {
   return key && owner ? { key, owner, url, nav: false, back: '', label, el, swap } : null;
 }
 
-const kept = /^(hx-.*|accept|accept-language|content-type|prefer|if-match|if-none-match|if-unmodified-since|x-requested-with|x-csrf-?token|x-xsrf-token)$/i;
+const kept = /^(hx-|accept|content-type|prefer|if-|x-requested-with|x-(csrf|xsrf)-?token)/i;
 
 /**
  * The headers of a request that its entry keeps. Never credentials: a later send

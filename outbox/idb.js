@@ -40,87 +40,66 @@ export function idbStore(name, idb = indexedDB) {
   }
 
   /**
-   * One transaction. Success is its completion, not that of its requests.
+   * One transaction. Success is its completion, not that of its requests. What a
+   * callback throws aborts it.
    *
    * @template T
    * @param {IDBTransactionMode} mode
-   * @param {boolean} strict
-   * @param {(tx: IDBTransaction, result: (value: T) => void, attempt: (fn: () => void) => () => void) => void} fn
+   * @param {(tx: IDBTransaction, result: (value: T) => void) => void} fn
+   * @param {boolean} [strict]
+   * @param {boolean} [once]
    * @returns {Promise<T>}
    */
-  async function transact(mode, strict, fn) {
-    const db = await open();
-    return new Promise((ok, no) => {
-      const tx = db.transaction(stores, mode, { durability: strict ? 'strict' : 'relaxed' });
-      /** @type {any} */
-      let value;
-      /** @type {unknown} */
-      let failed = null;
-      // What a callback throws would be lost in the event loop.
-      const attempt = (/** @type {() => void} */ f) => () => {
-        try {
-          f();
-        } catch (e) {
-          failed = e;
-          tx.abort();
-        }
-      };
-      tx.oncomplete = () => ok(value);
-      tx.onabort = () => no(failed ?? tx.error ?? new DOMException('aborted', 'AbortError'));
-      attempt(() => fn(tx, (v) => (value = v), attempt))();
-    });
-  }
-
-  /**
-   * A connection can be dead without a word (iOS, after a page was suspended):
-   * once more with a new one. Nothing was committed on the first.
-   *
-   * @type {typeof transact}
-   */
-  async function again(mode, strict, fn) {
+  async function transact(mode, fn, strict, once) {
     try {
-      return await transact(mode, strict, fn);
+      const tx = (await open()).transaction(stores, mode, { durability: strict ? 'strict' : 'relaxed' });
+      return await new Promise((ok, no) => {
+        /** @type {any} */
+        let value;
+        tx.oncomplete = () => ok(value);
+        tx.onabort = () => no(tx.error);
+        fn(tx, (v) => (value = v));
+      });
     } catch (e) {
-      const { name } = /** @type {any} */ (e);
-      if (name !== 'InvalidStateError' && name !== 'UnknownError') throw e;
+      // A connection can be dead without a word (iOS, after a page was suspended):
+      // once more with a new one. Nothing was committed on the first.
+      if (once || !/InvalidState|Unknown/.test(/** @type {any} */ (e)?.name)) throw e;
       opening = null;
-      return transact(mode, strict, fn);
+      return transact(mode, fn, strict, true);
     }
   }
 
-  /** @param {IDBTransaction} tx @param {(stored: import('./line.js').Stored) => void} fn @param {(fn: () => void) => () => void} attempt */
-  function all(tx, fn, attempt) {
+  /** @param {IDBTransaction} tx @param {(stored: import('./line.js').Stored) => void} fn */
+  function all(tx, fn) {
     const entries = tx.objectStore('entries').getAll();
     const meta = tx.objectStore('meta').get('meta');
-    meta.onsuccess = attempt(() => fn({ entries: entries.result.sort((a, b) => a.seq - b.seq), meta: meta.result ?? {} }));
+    meta.onsuccess = () => fn({ entries: entries.result.sort((a, b) => a.seq - b.seq), meta: meta.result ?? {} });
   }
 
   return {
-    change: (fn, opts = {}) =>
-      again('readwrite', !!opts.strict, (tx, result, attempt) =>
-        all(
-          tx,
-          (stored) => {
-            const change = fn(stored);
-            const [entries, bodies, meta] = stores.map((s) => tx.objectStore(s));
-            for (const key of change.del ?? []) {
-              entries.delete(key);
-              bodies.delete(key);
+    change: (fn, { strict } = {}) =>
+      transact(
+        'readwrite',
+        (tx, result) =>
+          all(tx, (stored) => {
+            const { del = [], put = [], bodies = [], meta, value } = fn(stored);
+            const [entriesAt, bodiesAt, metaAt] = stores.map((s) => tx.objectStore(s));
+            for (const key of del) {
+              entriesAt.delete(key);
+              bodiesAt.delete(key);
             }
-            for (const entry of change.put ?? []) entries.put(entry);
-            for (const [key, body] of change.bodies ?? []) bodies.put(body, key);
-            if (change.meta) meta.put(change.meta, 'meta');
-            result(change.value);
-            tx.commit?.();
-          },
-          attempt,
-        ),
+            for (const entry of put) entriesAt.put(entry);
+            for (const [key, body] of bodies) bodiesAt.put(body, key);
+            if (meta) metaAt.put(meta, 'meta');
+            result(value);
+          }),
+        strict,
       ),
-    read: () => again('readonly', false, (tx, result, attempt) => all(tx, result, attempt)),
+    read: () => transact('readonly', all),
     body: (key) =>
-      again('readonly', false, (tx, result, attempt) => {
+      transact('readonly', (tx, result) => {
         const request = tx.objectStore('bodies').get(key);
-        request.onsuccess = attempt(() => result(request.result ?? null));
+        request.onsuccess = () => result(request.result ?? null);
       }),
     close: () => void opening?.then((db) => db.close()),
   };

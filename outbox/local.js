@@ -42,7 +42,7 @@ export function startLocal(given, newKey, tell) {
     const response = respond(await answer, a, r.headers.get('Accept'), config);
     const to = response.status >= 300 && response.status < 400 && response.headers.get('Location');
     // A fetch would have followed it; so does this.
-    return to ? fetch(to, { headers: { ...init.headers, 'Idempotency-Key': '' }, credentials: 'same-origin' }) : response;
+    return to ? fetch(to, { headers: init.headers }) : response;
   }
 
   /**

@@ -18,6 +18,7 @@ import { respond } from './respond.js';
  * @property {RegExp | string} [auth] paths where a POST may change who is signed in, besides the built-in ones
  * @property {boolean} [takeOver] be installed and take the open pages at once; true unless said otherwise
  * @property {boolean} [kill] take nothing new, send what is left, and be gone
+ * @property {import('./engine.js').Store} [store] in IndexedDB's place, for tests
  */
 
 /**
@@ -40,7 +41,7 @@ export function attach(worker, options) {
 
   let telling = Promise.resolve();
   const outbox = createOutbox({
-    store: idbStore(cfg.name),
+    store: cfg.store ?? idbStore(cfg.name),
     fetch: (url, init) => worker.fetch(url, init),
     locks: worker.navigator.locks,
     config: cfg,
@@ -56,7 +57,7 @@ export function attach(worker, options) {
   on('install', (event) => {
     if (cfg.takeOver) worker.skipWaiting();
     // Without the page the installation is still worth having.
-    const keep = async () => (await worker.caches.open(cfg.name)).add(new Request(page, { cache: 'reload' }));
+    const keep = async () => (await worker.caches.open(cfg.name)).add(new Request(site.origin + page, { cache: 'reload' }));
     event.waitUntil(keep().catch(() => {}));
   });
 
@@ -99,7 +100,7 @@ export function attach(worker, options) {
   });
 
   on('sync', (event) => {
-    if (!event.tag.startsWith(cfg.name)) return;
+    if (!event.tag.startsWith(cfg.name + '-')) return;
     event.waitUntil(
       outbox.flush(true).then(async () => {
         if (!(await outbox.left())) return;

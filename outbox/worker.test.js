@@ -1,0 +1,202 @@
+// @ts-check
+// The worker's wiring, in a scope that is none. Browsers are tested elsewhere.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { fragment, headers } from './announce.js';
+import { fakeLocks, reply } from './sim.js';
+import { memory, memoryStore } from './memory.store.js';
+import { attach } from './worker.js';
+
+const origin = 'https://app.test';
+const drain = () => new Promise((ok) => setTimeout(ok, 5));
+
+/** @param {any} [options] @param {string} [search] */
+function scope(options = {}, search = '') {
+  /** @type {Record<string, ((e: any) => void)[]>} */
+  const listeners = {};
+  const me = { alive: true };
+  const w = {
+    disk: memory(),
+    /** @type {string[]} */
+    sent: [],
+    /** @type {any[]} */
+    told: [],
+    /** @type {string[]} */
+    tags: [],
+    calls: /** @type {string[]} */ ([]),
+    pages: [{ visibilityState: 'visible', postMessage: (/** @type {any} */ m) => w.told.push(m) }],
+    /** @type {(url: string) => Promise<any>} */
+    net: async () => reply(200, { 'Idempotency-Status': 'executed' }, 'ok'),
+    cached: /** @type {any} */ (undefined),
+    self: {
+      location: { href: `${origin}/outbox/sw.js${search}`, origin },
+      navigator: { locks: fakeLocks().for(me) },
+      registration: { sync: { register: async (/** @type {string} */ t) => w.tags.push(t) }, unregister: async () => w.calls.push('unregister') },
+      clients: { matchAll: async () => w.pages, claim: async () => w.calls.push('claim') },
+      caches: {
+        open: async () => ({ add: async (/** @type {Request} */ r) => w.calls.push(`cache ${r}`) }),
+        match: async () => w.cached,
+      },
+      skipWaiting: () => w.calls.push('skipWaiting'),
+      fetch: (/** @type {any} */ url) => {
+        w.sent.push(String(url.url ?? url));
+        return w.net(String(url));
+      },
+      addEventListener: (/** @type {string} */ type, /** @type {(e: any) => void} */ fn) => (listeners[type] ??= []).push(fn),
+    },
+    /** @param {string} type @param {any} [event] */
+    fire(type, event = {}) {
+      const e = {
+        ...event,
+        /** @type {any} */
+        answer: undefined,
+        /** @type {Promise<any>[]} */
+        work: [],
+        settled: false,
+        respondWith: (/** @type {any} */ p) => (e.answer = p),
+        waitUntil: (/** @type {any} */ p) => {
+          assert.equal(e.settled, false, 'waitUntil after the handler');
+          e.work.push(p);
+        },
+      };
+      for (const fn of listeners[type] ?? []) fn(e);
+      e.settled = true;
+      return e;
+    },
+    /** @param {any} r */
+    fetch: (r) =>
+      w.fire('fetch', {
+        request: { method: 'POST', mode: 'cors', url: `${origin}/tasks`, referrer: `${origin}/today`, arrayBuffer: async () => new TextEncoder().encode('x').buffer, ...r, headers: new Headers(r.headers) },
+      }),
+  };
+  const outbox = attach(w.self, { store: memoryStore(w.disk), hardLimit: 100, softLimit: 100, ...options });
+  return Object.assign(w, { outbox });
+}
+const mine = { headers: headers({ key: 'k', owner: 'A' }) };
+
+test('an announced request is answered by the worker, which lives until it is done', async () => {
+  const w = scope();
+  const e = w.fetch(mine);
+  assert.equal(e.work.length, 1, 'waitUntil in the handler itself');
+  assert.equal(await (await e.answer).text(), 'ok');
+  await Promise.all(e.work);
+  assert.deepEqual([w.sent, w.disk.entries.size, w.tags], [[`${origin}/tasks`], 0, []]);
+});
+
+test('49, 50, W9, W14, R27, R28: everything else goes its own way', async () => {
+  const w = scope();
+  for (const r of [
+    { headers: {} },
+    { headers: { 'Idempotency-Key': 'k' } },
+    { method: 'GET', headers: {} },
+    { method: 'GET', mode: 'navigate', url: `${origin}/today` },
+    { method: 'GET', url: 'https://cdn.test/htmx.js' },
+    { ...mine, url: 'https://cdn.test/tasks' },
+    { ...mine, url: `${origin}/auth/login` },
+  ]) {
+    assert.equal(w.fetch(r).answer, undefined, JSON.stringify(r));
+  }
+  await drain();
+  assert.deepEqual([w.sent, w.disk.entries.size], [[], 0]);
+});
+
+test('a form\'s navigation is answered with a redirect', async () => {
+  const w = scope();
+  w.net = async () => reply(200, { 'Idempotency-Status': 'executed', 'Outbox-Location': '/today' });
+  const e = w.fetch({ mode: 'navigate', url: `${origin}/tasks${fragment({ key: 'k', owner: 'A', back: '/today' })}` });
+  const r = await e.answer;
+  assert.deepEqual([r.status, r.headers.get('Location'), w.sent], [303, `${origin}/today#`, [`${origin}/tasks`]]);
+});
+
+test('W22, R22, 0.4: a sync event fails while anything is left, and each reminder has a tag of its own', async () => {
+  const w = scope();
+  w.net = async () => reply(502);
+  for (const key of ['k1', 'k2']) {
+    const e = w.fetch({ headers: headers({ key, owner: 'A' }) });
+    assert.equal((await e.answer).status, 202);
+    await Promise.all(e.work);
+  }
+  assert.equal(new Set(w.tags).size, 2);
+  const e = w.fire('sync', { tag: w.tags[0], lastChance: false });
+  await assert.rejects(e.work[0]);
+  assert.equal(w.tags.length, 2);
+  const last = w.fire('sync', { tag: w.tags[0], lastChance: true });
+  await assert.rejects(last.work[0]);
+  await drain();
+  assert.equal(w.tags.length, 3, 'the browser will not come again by itself');
+  w.net = async () => reply(200, { 'Idempotency-Status': 'executed' });
+  await w.fire('sync', { tag: w.tags[0] }).work[0];
+  assert.equal(w.disk.entries.size, 0);
+  assert.equal(w.fire('sync', { tag: 'app-tag' }).work.length, 0, 'an application\'s own');
+});
+
+test('45: without Background Sync a page\'s {type: "flush"} does it', async () => {
+  const w = scope();
+  delete (/** @type {any} */ (w.self.registration).sync);
+  w.net = async () => reply(502);
+  const e = w.fetch(mine);
+  await Promise.all(e.work);
+  w.net = async () => reply(200, { 'Idempotency-Status': 'executed' });
+  const page = { postMessage: (/** @type {any} */ m) => w.told.push(m) };
+  w.told.length = 0;
+  await Promise.all(w.fire('message', { data: { type: 'flush', reset: true }, source: page }).work);
+  await drain();
+  assert.deepEqual([w.told[0].type, w.told[0].pending, w.told.at(-1).pending], ['outbox', 1, 0]);
+  assert.equal(w.fire('message', { data: { type: 'other' }, source: page }).work.length, 0);
+  assert.equal(w.fire('message', { data: null, source: page }).work.length, 0);
+});
+
+test('R24: a POST to a login stops the line until a page says who it is', async () => {
+  const w = scope();
+  await Promise.all(w.fire('message', { data: { type: 'flush', owner: 'A', since: 1 } }).work);
+  await Promise.all(w.fetch({ url: `${origin}/auth/login`, mode: 'navigate', headers: {} }).work);
+  const e = w.fetch(mine);
+  assert.equal((await e.answer).status, 202);
+  await Promise.all(e.work);
+  assert.equal(w.sent.length, 0);
+  await Promise.all(w.fire('message', { data: { type: 'flush', owner: 'A', since: Date.now() + 1 } }).work);
+  assert.equal(w.sent.length, 1);
+});
+
+test('the page for waiting forms is kept at installation and answered without a network', async () => {
+  const w = scope();
+  await Promise.all(w.fire('install').work);
+  assert.ok(w.calls.some((c) => c.startsWith('cache')) && w.calls.includes('skipWaiting'));
+  const asks = () => w.fetch({ method: 'GET', mode: 'navigate', url: `${origin}/outbox/queued?back=%2F&key=k`, headers: {} }).answer;
+  w.cached = new Response('kept');
+  assert.equal(await (await asks()).text(), 'kept');
+  w.cached = undefined;
+  w.net = async () => new Response('fresh');
+  assert.equal(await (await asks()).text(), 'fresh');
+});
+
+test('an activation takes the pages over and holds no request back', async () => {
+  const w = scope();
+  w.net = () => new Promise(() => {});
+  const e = w.fire('activate');
+  await Promise.all(e.work);
+  assert.ok(w.calls.includes('claim'));
+  const calm = scope({ takeOver: false });
+  calm.fire('install');
+  assert.deepEqual([calm.fire('activate').work.length, calm.calls.includes('skipWaiting')], [0, false]);
+});
+
+test('the page\'s configuration comes with the script\'s address', async () => {
+  const w = scope({}, '?outbox=' + encodeURIComponent(JSON.stringify({ keyField: 'k', queuedHeader: 'X-Later', deny: '^/pay/' })));
+  w.net = () => new Promise(() => {});
+  assert.equal((await w.fetch(mine).answer).headers.get('X-Later'), '1');
+  assert.equal(w.fetch({ ...mine, url: `${origin}/pay/1` }).answer, undefined);
+});
+
+test('the kill switch: nothing new, what is left is sent, then it is gone', async () => {
+  const before = scope();
+  before.net = async () => reply(502);
+  await Promise.all(before.fetch(mine).work);
+  const w = scope({ kill: true, store: memoryStore(before.disk) });
+  assert.equal(w.fetch(mine).answer, undefined);
+  w.fire('activate');
+  await drain();
+  await drain();
+  assert.deepEqual([w.sent, before.disk.entries.size, w.calls.includes('unregister')], [[`${origin}/tasks`], 0, true]);
+});
