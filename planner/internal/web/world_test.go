@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -10,6 +11,8 @@ import (
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -63,7 +66,11 @@ const password = "correct horse"
 // It is Sunday, 29 November 2026, half past eleven in the evening in Moscow.
 func newWorld(t *testing.T, change ...func(*Config)) *world {
 	t.Helper()
-	db, err := store.Open(t.Context(), t.TempDir())
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, store.File), emptyFile(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	db, err := store.Open(t.Context(), folder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,6 +101,33 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	w.anna, w.boris = w.person("anna"), w.person("boris")
 	return w
 }
+
+// emptyFile is a database with its tables and nothing in them, made once: a
+// hundred worlds need not each make them again.
+var emptyFile = sync.OnceValue(func() []byte {
+	folder, err := os.MkdirTemp("", "planner-test-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(folder)
+	ctx := context.Background()
+	db, err := store.Open(ctx, folder)
+	if err != nil {
+		panic(err)
+	}
+	keys, err := sqlitestore.New(ctx, db.Write, sqlitestore.Config{Read: db.Read})
+	if err != nil {
+		panic(err)
+	}
+	if err := errors.Join(keys.Close(ctx), db.Close()); err != nil {
+		panic(err)
+	}
+	file, err := os.ReadFile(filepath.Join(folder, store.File))
+	if err != nil {
+		panic(err)
+	}
+	return file
+})
 
 // person has an account and a browser with its session.
 type person struct {

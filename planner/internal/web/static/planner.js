@@ -4,7 +4,7 @@
 import { open } from '../outbox/kit.js';
 import { outbox } from '../outbox/page.js';
 import { refresh } from './lists.js';
-import { say } from './rows.js';
+import { hush, say } from './rows.js';
 import './add.js';
 
 // --- The person's zone ---
@@ -47,6 +47,7 @@ navigator.serviceWorker?.addEventListener('message', async (event) => {
   if (event.data?.type !== 'planner:kept') return;
   say(document.getElementById('snackbar')?.dataset.offline ?? '');
   for (let wait = 3_000; !(await refresh()); wait = Math.min(wait * 2, 60_000)) await new Promise((ok) => setTimeout(ok, wait));
+  hush();
 });
 addEventListener('online', () => refresh());
 

@@ -250,7 +250,7 @@ export function say(text, button) {
   saying = setTimeout(hush, OFFER);
 }
 
-function hush() {
+export function hush() {
   if (bar) bar.hidden = true;
 }
 
