@@ -300,7 +300,7 @@ watchHtmx(page);
 // The announcement has done its work. A page that answers a form keeps it: to
 // reload that is to send the form again, under its name.
 const [navigation] = /** @type {PerformanceNavigationTiming[]} */ (performance.getEntriesByType('navigation'));
-if (location.href.endsWith('#') || (location.hash.startsWith('#outbox=') && navigation?.redirectCount)) {
+if (location.hash === '#outbox-' || (location.hash.startsWith('#outbox=') && navigation?.redirectCount)) {
   history.replaceState(history.state, '', location.pathname + location.search);
 }
 

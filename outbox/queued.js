@@ -21,7 +21,7 @@ if (back?.origin === location.origin) {
   const link = /** @type {HTMLAnchorElement | null} */ (document.getElementById('outbox-back'));
   if (link) link.href = back.href;
 }
-if (location.href.endsWith('#')) history.replaceState(null, '', location.pathname + location.search);
+if (location.hash) history.replaceState(null, '', location.pathname + location.search);
 void goBack();
 setInterval(() => document.visibilityState === 'visible' && void goBack(), 5_000);
 addEventListener('online', () => void goBack());

@@ -37,10 +37,11 @@ export function respond(result, { key, url, nav, back }, accept, cfg) {
 }
 
 /**
- * A redirect without a fragment inherits the request's, and the announcement
- * would stand in the address bar: an empty one does not.
+ * A redirect without a fragment inherits the request's (in WebKit one with an
+ * empty fragment does too), and the announcement would stand in the address bar.
+ * This one is taken away by the page.
  *
  * @param {string} to
  * @param {number} status
  */
-const redirect = (to, status) => Response.redirect(to.includes('#') ? to : to + '#', status);
+const redirect = (to, status) => Response.redirect(to.includes('#') ? to : to + '#outbox-', status);

@@ -21,7 +21,7 @@ test('W13, R31: a form that waits gets a page, never an empty answer', () => {
   const r = respond({ kind: 'queued' }, nav, 'text/html', cfg);
   assert.equal(r.status, 303);
   const to = new URL(r.headers.get('Location') ?? '');
-  assert.deepEqual([to.pathname, to.searchParams.get('back'), to.searchParams.get('key'), to.href.endsWith('#')], ['/outbox/queued', '/today?a=1', 'k"1', true]);
+  assert.deepEqual([to.pathname, to.searchParams.get('back'), to.searchParams.get('key'), to.hash], ['/outbox/queued', '/today?a=1', 'k"1', '#outbox-']);
 });
 
 test('unsaved: a failure for scripts; a form keeps its page and its text (B140, scenario 23)', () => {
@@ -43,8 +43,8 @@ test('a redirect that Edge has hidden is one again, without the announcement\'s 
     const r = respond(answer(200, { 'Outbox-Location': l, ...more }), nav, null, cfg);
     return [r.status, r.headers.get('Location')];
   };
-  assert.deepEqual(to('/today'), [303, 'https://app.test/today#']);
+  assert.deepEqual(to('/today'), [303, 'https://app.test/today#outbox-']);
   assert.deepEqual(to('/today#task-5'), [303, 'https://app.test/today#task-5']);
-  assert.deepEqual(to('today?x=1'), [303, 'https://app.test/today?x=1#']);
-  assert.deepEqual(to('/other', { 'Outbox-Redirect-Status': '307' }), [307, 'https://app.test/other#']);
+  assert.deepEqual(to('today?x=1'), [303, 'https://app.test/today?x=1#outbox-']);
+  assert.deepEqual(to('/other', { 'Outbox-Redirect-Status': '307' }), [307, 'https://app.test/other#outbox-']);
 });
