@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -37,10 +36,6 @@ func attr(n *html.Node, name string) string {
 		}
 	}
 	return ""
-}
-
-func hasAttr(n *html.Node, name string) bool {
-	return slices.ContainsFunc(n.Attr, func(a html.Attribute) bool { return a.Key == name })
 }
 
 func textOf(n *html.Node) string {

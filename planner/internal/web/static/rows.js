@@ -202,7 +202,11 @@ for (const type of ['htmx:responseError', 'htmx:sendError', 'htmx:timeout']) {
     const text = xhr?.status ? String(xhr.responseText ?? '').trim() : '';
     const words = text && !text.startsWith('<') && text.length < 200 ? text : '';
     settled();
-    if (type !== 'htmx:responseError') return;
+    if (type !== 'htmx:responseError') {
+      // Of what the outbox has, the outbox tells.
+      if (keyOf(event).startsWith('none')) say(bar?.dataset.failed ?? '');
+      return;
+    }
     // Where the row has the outbox's caption, that says it.
     const row = elt?.closest('[data-outbox-row]');
     setTimeout(() => {
