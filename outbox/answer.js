@@ -2,34 +2,6 @@
 // What an answer means to the entry it answers. The table is
 // ../vectors/answers.json, one for Go and JavaScript; this file is its rules.
 
-/**
- * @typedef {object} Answer an answer's head, or the lack of one
- * @property {number} [status] 0 or absent: no answer came (network error, time-out)
- * @property {string} [type] the response's type: 'opaqueredirect' hides everything
- * @property {boolean} [redirected] a redirect was followed on the way
- * @property {{get(name: string): string | null}} [headers]
- */
-
-/**
- * @typedef {'done' | 'refused' | 'wait' | 'login' | 'ask' | 'parked' | 'unguarded' | 'down' | 'odd'} Verdict
- *
- * done       acknowledged: the entry may be forgotten
- * refused    acknowledged or final: the entry leaves the line and is shown
- * wait       our server says later: the line stops
- * login      the session is over: the owner's line waits
- * ask        nobody knows whether it was done: the person decides
- * parked     the session is another account's
- * unguarded  done by a route that nothing guards: never sent again
- * down       no answer, or a proxy's 502, 503, 504: the line stops, for as long as it takes
- * odd        an answer from somebody else (captive portal, firewall): the line stops, and is counted
- */
-
-/**
- * @typedef {object} Acknowledge for servers that are not ours: their own proof of delivery
- * @property {string} header
- * @property {string[]} [values] absent: the header alone is enough
- */
-
 /** What Outbox-Status, then what Idempotency-Status says. @type {any} */
 const words = {
   __proto__: null,
@@ -59,9 +31,9 @@ export const statusToken = (value) => (value ?? '').split(';')[0].trim();
  * The status line alone proves nothing: without one of the marks that only our
  * server makes, an answer was somebody else's.
  *
- * @param {Answer} answer
- * @param {Acknowledge} [own]
- * @returns {Verdict}
+ * @param {Partial<import('./types.js').Answer>} answer
+ * @param {import('./types.js').Acknowledge} [own]
+ * @returns {import('./types.js').Verdict}
  */
 export function verdict({ status = 0, type, redirected, headers }, own) {
   if (type === 'opaqueredirect' || redirected) return 'odd';

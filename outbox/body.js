@@ -26,7 +26,7 @@ export function readable(type, body) {
 /**
  * An answer in words.
  *
- * @param {import('./engine.js').Answer} answer
+ * @param {import('./types.js').Answer} answer
  */
 export function said(answer) {
   const type = answer.headers.get('Content-Type') ?? '';

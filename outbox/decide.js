@@ -4,19 +4,19 @@
 
 import { checksum } from './body.js';
 import { defaults, nextSeq } from './line.js';
-import { inLine } from './summary.js';
+import { inLine } from './waits.js';
 
-/** @typedef {import('./line.js').Entry} Entry */
-/** @typedef {import('./line.js').Stored} Stored */
+/** @typedef {import('./types.js').Entry} Entry */
+/** @typedef {import('./types.js').Stored} Stored */
 
 /**
  * @param {{
- *   store: import('./engine.js').Store,
- *   locks: import('./engine.js').Parts['locks'],
+ *   store: import('./types.js').Store,
+ *   locks: import('./types.js').Locks,
  *   fetch: (url: string, init: any) => Promise<any>,
  *   newKey: () => string,
  *   now?: () => number,
- *   config?: Partial<import('./line.js').Config>,
+ *   config?: Partial<import('./types.js').Config>,
  * }} parts
  */
 export function createDecisions({ store, locks, fetch, newKey, now = Date.now, config }) {
@@ -26,7 +26,7 @@ export function createDecisions({ store, locks, fetch, newKey, now = Date.now, c
    * Changes one entry that is not under way.
    *
    * @param {string} key
-   * @param {(e: Entry, s: Stored) => import('./line.js').Change<string>} fn
+   * @param {(e: Entry, s: Stored) => import('./types.js').Change<string>} fn
    * @returns {Promise<string>} what fn says, or 'gone', or 'sending'
    */
   const decide = (key, fn) =>

@@ -18,69 +18,12 @@ import { retryAfter, statusToken, verdict } from './answer.js';
 import { checksum, readable, said } from './body.js';
 import { keptHeaders } from './heard.js';
 import { defaults, hello, place, settle, take } from './line.js';
-import { inLine, waiting } from './summary.js';
+import { inLine, waiting } from './waits.js';
 
-/** @typedef {import('./line.js').Entry} Entry */
-/** @typedef {import('./line.js').Config} Config */
-/** @typedef {import('./line.js').Stored} Stored */
+/** @typedef {import('./types.js').Entry} Entry */
+/** @typedef {import('./types.js').Result} Result */
 
-/**
- * @typedef {object} Store
- * @property {<T>(fn: (stored: Stored) => import('./line.js').Change<T>, opts?: {strict?: boolean}) => Promise<T>} change
- *   one transaction: reads all, calls fn at once, writes what it returns; all or
- *   nothing. Resolves when it is committed (strict: on the disk).
- * @property {() => Promise<Stored>} read
- * @property {(key: string) => Promise<ArrayBuffer | null>} body
- */
-
-/**
- * @typedef {object} Request an announced request, taken apart
- * @property {string} key
- * @property {string} owner
- * @property {string} method
- * @property {string} url
- * @property {[string, string][]} headers all of them
- * @property {Promise<ArrayBuffer | null> | ArrayBuffer | null} body
- * @property {string} [referrer]
- * @property {boolean} [nav]
- * @property {string} [back]
- * @property {string} [label]
- * @property {string} [el]
- * @property {string} [swap]
- */
-
-/**
- * @typedef {object} Answer
- * @property {number} status 0: none came
- * @property {string} [type]
- * @property {boolean} [redirected]
- * @property {Headers} headers
- * @property {ArrayBuffer} body
- * @property {boolean} [late]
- */
-
-/**
- * @typedef {{kind: 'answer', answer: Answer} | {kind: 'queued'} | {kind: 'unsaved'}} Result
- *
- * answer: the server's own; queued: it is kept and will be sent; unsaved: it is
- * neither known to be delivered nor kept
- */
-
-/**
- * @typedef {object} Parts
- * @property {Store} store
- * @property {(url: string, init: any) => Promise<any>} fetch
- * @property {{request: (name: string, options: any, fn: (lock: any) => Promise<any>) => Promise<any>}} locks
- * @property {(message: any) => void} tell to all pages
- * @property {() => boolean | Promise<boolean>} [visible] whether a page is seen
- * @property {() => number} [now]
- * @property {() => number} [random]
- * @property {(fn: () => void, ms: number) => any} [later]
- * @property {(id: any) => void} [never]
- * @property {Partial<Config>} [config]
- */
-
-/** @param {Parts} parts */
+/** @param {import('./types.js').Parts} parts */
 export function createOutbox({
   store,
   fetch,
@@ -93,7 +36,7 @@ export function createOutbox({
   never = (id) => clearTimeout(id),
   config,
 }) {
-  /** @type {Config} */
+  /** @type {import('./types.js').Config} */
   const cfg = { ...defaults, ...config };
 
   /**
@@ -167,7 +110,7 @@ export function createOutbox({
   /**
    * Keeps the request, then sends it, or what stands before it.
    *
-   * @param {Request} req
+   * @param {import('./types.js').Asked} req
    * @returns {{answer: Promise<Result>, done: Promise<void>}} done: nothing of this is left to do
    */
   function capture(req) {
@@ -196,7 +139,7 @@ export function createOutbox({
     return { answer, done: keep(req, live).catch(live.end) };
   }
 
-  /** @param {Request} req @param {Live} live */
+  /** @param {import('./types.js').Asked} req @param {Live} live */
   async function keep(req, live) {
     const before = placing;
     let placed = () => {};
@@ -207,7 +150,7 @@ export function createOutbox({
       await before;
       const entry = newEntry(req, body);
       const over = await locks.request(cfg.name, { ifAvailable: true }, async (lock) => {
-        const by = { at: now(), lock: lock && !paused, cfg };
+        const by = { at: now(), lock: !!lock && !paused, cfg };
         const spot = await within(store.change((s) => place(s, entry, body, by), { strict: true }), cfg.storeLimit).catch(() => null);
         const kept = spot && /ed$/.test(spot.kind);
         if (kept) live.order = ++order;
@@ -246,7 +189,7 @@ export function createOutbox({
     return true;
   }
 
-  /** @param {Request} req @param {ArrayBuffer | null} body @returns {Entry} */
+  /** @param {import('./types.js').Asked} req @param {ArrayBuffer | null} body @returns {Entry} */
   function newEntry({ key, owner, method, url, headers, referrer = '', nav = false, back = '', label = '', el = '', swap = '' }, body) {
     const kept = keptHeaders(headers);
     return {
@@ -263,7 +206,7 @@ export function createOutbox({
    * @param {Entry} entry
    * @param {ArrayBuffer | null} body
    * @param {[string, string][]} extra headers of this send alone
-   * @returns {Promise<Answer>}
+   * @returns {Promise<import('./types.js').Answer>}
    */
   async function attempt({ key, owner, method, url, headers: kept, referrer, attempts, firstSentAt, timeouts }, body, extra) {
     const headers = new Headers(kept);
@@ -340,7 +283,7 @@ export function createOutbox({
       pong: v === 'odd' && !stuck && odd + 1 >= cfg.oddLimit && (await ping()),
       owner: get('Outbox-Owner'),
     };
-    const by = { at: now(), visible: await visible(), random, cfg };
+    const by = { visible: final || (await visible()), at: now(), random, cfg };
     const mark = order;
     const { goOn } = await store.change((s) => settle(s, key, out, by));
     if (!goOn) release(mark);
@@ -407,13 +350,7 @@ export function createOutbox({
     await store.change(({ meta }) => ({ meta: { ...meta, owner: '', since: now() }, value: 0 }));
   }
 
-  /** How many of the one who is signed in still stand in the line. */
-  async function left() {
-    const { entries, meta } = await store.read();
-    return entries.filter((e) => e.owner === meta.owner && inLine(e)).length;
-  }
-
-  return { capture, flush, greet, forget, left, state, announce };
+  return { capture, flush, greet, forget, state, announce };
 }
 
 /** @typedef {ReturnType<typeof createOutbox>} Outbox */

@@ -9,8 +9,8 @@ import (
 // What ships is named, file by file: tests and their helpers stay out of
 // everybody's binary.
 //
-//go:embed sw.js kill.js worker.js engine.js line.js summary.js body.js answer.js heard.js paths.js idb.js respond.js
-//go:embed page.js ask.js announce.js forms.js htmx.js intent.js local.js decide.js queued.js
+//go:embed sw.js kill.js worker.js engine.js line.js waits.js body.js answer.js heard.js paths.js idb.js respond.js
+//go:embed page.js ask.js announce.js forms.js htmx.js intent.js summary.js local.js decide.js queued.js
 //go:embed kit.js kit-view.js texts.js words.en.js words.ru.js kit.css
 var files embed.FS
 

@@ -6,18 +6,6 @@
 import { changes } from './paths.js';
 
 /**
- * @typedef {object} Announcement
- * @property {string} key
- * @property {string} owner
- * @property {string} url without the fragment
- * @property {boolean} nav a form's navigation, which wants a page for an answer
- * @property {string} back the page that a form was on
- * @property {string} label what a person calls it
- * @property {string} el the id of the row that shows it
- * @property {string} swap how and where its answer is put: "outerHTML #task-5"
- */
-
-/**
  * An Idempotency-Key header's value as the key it names, or null: "k1" with
  * quotes (RFC 9651 section 3.3.3) and k1 without are one key. The same rules as
  * onceward.ParseKey.
@@ -51,7 +39,7 @@ export function parseFragment(hash) {
 /**
  * @param {{url: string, method: string, mode?: string, headers: {get(name: string): string | null}}} request
  * @param {{origin: string, deny: RegExp}} site
- * @returns {Announcement | null} null: the browser goes its own way
+ * @returns {import('./types.js').Announcement | null} null: the browser goes its own way
  */
 export function announced(request, { origin, deny }) {
   const { pathname, search, hash, origin: to } = new URL(request.url);

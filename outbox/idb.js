@@ -8,7 +8,7 @@ const stores = ['entries', 'bodies', 'meta'];
 /**
  * @param {string} name of the database
  * @param {IDBFactory} [idb]
- * @returns {import('./engine.js').Store & {close(): void}}
+ * @returns {import('./types.js').Store & {close(): void}}
  */
 export function idbStore(name, idb = indexedDB) {
   /** @type {Promise<IDBDatabase> | null} */
@@ -69,7 +69,7 @@ export function idbStore(name, idb = indexedDB) {
     }
   }
 
-  /** @param {IDBTransaction} tx @param {(stored: import('./line.js').Stored) => void} fn */
+  /** @param {IDBTransaction} tx @param {(stored: import('./types.js').Stored) => void} fn */
   function all(tx, fn) {
     const entries = tx.objectStore('entries').getAll();
     const meta = tx.objectStore('meta').get('meta');

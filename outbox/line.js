@@ -3,67 +3,14 @@
 // Pure functions over what one transaction has read; each returns what that
 // transaction is to write. engine.js runs them.
 
-import { inLine, waiting } from './summary.js';
+import { inLine, waiting } from './waits.js';
 
-/**
- * @typedef {'waiting' | 'sending' | 'login' | 'parked' | 'stuck' | 'refused' | 'ask'} State
- *
- * waiting, sending, login, parked and stuck stand in the line of their owner, in
- * order; refused and ask have left it and wait for the person.
- */
-
-/**
- * @typedef {object} Entry one changing request; its body lies beside it
- * @property {number} seq the place in the line
- * @property {string} key the name, which stands for exactly this body
- * @property {string} owner
- * @property {string} method
- * @property {string} url
- * @property {Record<string, string>} headers
- * @property {string} referrer
- * @property {boolean} nav
- * @property {string} back
- * @property {string} label
- * @property {string} el
- * @property {string} swap
- * @property {string} text the body for a person to read or copy, if it is text
- * @property {number} size
- * @property {number} sum a checksum of the body
- * @property {number} createdAt
- * @property {number | null} firstSentAt committed before the first byte
- * @property {number} triedAt 0: never
- * @property {number} attempts
- * @property {number} tries failures since the back-off was last reset
- * @property {number} timeouts
- * @property {number} odd answers of somebody else, or broken ones, in a row
- * @property {boolean} stuck
- * @property {boolean} told it is known to wait: it was tried, or stands behind one that was
- * @property {boolean} shown it was refused before the eyes of the page that asked
- * @property {number} nextAt
- * @property {number} notBefore the server's Retry-After
- * @property {State} state
- * @property {string} reason why it is refused or asked about
- * @property {number} lastStatus
- * @property {string} lastText
- */
-
-/**
- * @typedef {object} Meta
- * @property {string} [owner] who is signed in; '': nobody knows
- * @property {number} [since] when the page that said so was loaded
- * @property {Record<string, string>} [headers] given by that page, for every send
- */
-
-/** @typedef {{entries: Entry[], meta: Meta}} Stored the entries are in order */
-
+/** @typedef {import('./types.js').Entry} Entry */
+/** @typedef {import('./types.js').Stored} Stored */
+/** @typedef {import('./types.js').Config} Config */
 /**
  * @template T
- * @typedef {object} Change
- * @property {Entry[]} [put]
- * @property {[string, ArrayBuffer][]} [bodies]
- * @property {string[]} [del]
- * @property {Meta} [meta]
- * @property {T} value
+ * @typedef {import('./types.js').Change<T>} Change
  */
 
 /** Times in milliseconds, sizes in bytes. */
@@ -89,11 +36,9 @@ export const defaults = {
   keyField: '_key',
   queuedHeader: 'X-Outbox-Queued',
   status: '', // of guard.Status, to which the key is added
-  /** @type {import('./answer.js').Acknowledge | undefined} */
+  /** @type {import('./types.js').Acknowledge | undefined} */
   ack: undefined,
 };
-
-/** @typedef {typeof defaults} Config */
 
 // A clock that was set back makes an age negative. Small corrections happen all
 // the time; beyond a minute nobody knows how old the entry is.
@@ -188,22 +133,9 @@ export function take({ entries, meta }, { at, reset, cfg }) {
 }
 
 /**
- * @typedef {object} Outcome
- * @property {import('./answer.js').Verdict} verdict
- * @property {number} status
- * @property {string} token the word of Idempotency-Status or Outbox-Status
- * @property {string} text for a person
- * @property {number} retryAfter
- * @property {boolean} late the hard limit ended it
- * @property {boolean} pong our server answers beside the odd answer
- * @property {boolean} live a page is still waiting for this answer
- * @property {string | null} owner whom the server says is signed in
- */
-
-/**
  * @param {Stored} stored
  * @param {string} key
- * @param {Outcome} out
+ * @param {import('./types.js').Outcome} out
  * @param {{at: number, visible: boolean, random: () => number, cfg: Config}} by
  * @returns {Change<{goOn: boolean}>} goOn: the line moves
  */
@@ -212,7 +144,7 @@ export function settle({ entries, meta }, key, out, { at, visible, random, cfg }
   if (!old) return { value: { goOn: true } };
   const { verdict, status, live, late, pong, retryAfter } = out;
   const entry = { ...old, lastStatus: status, lastText: out.text, reason: out.token };
-  /** @param {State} state @param {boolean} goOn */
+  /** @param {import('./types.js').State} state @param {boolean} goOn */
   const to = (state, goOn) => {
     const put = [{ ...entry, state, told: true }];
     // Where the line stops, all behind wait.

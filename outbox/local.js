@@ -13,7 +13,7 @@ import { deny, either } from './paths.js';
 import { respond } from './respond.js';
 
 /**
- * @param {Partial<import('./line.js').Config> & {deny?: string}} given
+ * @param {Partial<import('./types.js').Config> & {deny?: string}} given
  * @param {() => string} newKey
  * @param {(message: any) => void} tell
  */

@@ -1,7 +1,7 @@
 // @ts-check
 // A store in memory, for tests. What it promises is in store.contract.js.
 
-/** @typedef {import('./line.js').Stored} Stored */
+/** @typedef {import('./types.js').Stored} Stored */
 
 /**
  * What outlives the program that uses it: several stores may share one.
@@ -12,7 +12,7 @@ export const memory = () => ({ entries: new Map(), bodies: new Map(), meta: {} }
 
 /**
  * @param {ReturnType<typeof memory>} disk
- * @returns {import('./engine.js').Store & {close(): void}}
+ * @returns {import('./types.js').Store & {close(): void}}
  */
 export function memoryStore(disk = memory()) {
   const copy = (/** @type {any} */ x) => structuredClone(x);

@@ -14,7 +14,8 @@ import { watchForms } from './forms.js';
 import { watchHtmx } from './htmx.js';
 import { createIntents } from './intent.js';
 import { changes } from './paths.js';
-import { inLine, summary } from './summary.js';
+import { summary } from './summary.js';
+import { inLine } from './waits.js';
 
 const meta = (/** @type {string} */ name) => document.querySelector(`meta[name="${name}"]`)?.getAttribute('content');
 const said = JSON.parse(meta('outbox-config') || '{}');

@@ -2,7 +2,7 @@
 // What a page gets: the server's answer, or the outbox's own.
 
 /**
- * @param {import('./engine.js').Result} result
+ * @param {import('./types.js').Result} result
  * @param {{key: string, url: string, nav: boolean, back: string}} asked
  * @param {string | null} accept
  * @param {{prefix: string, queuedHeader: string}} cfg

@@ -2,7 +2,7 @@
 // What every store must do, as cases that run under node on the one in memory
 // and in browsers on IndexedDB.
 
-/** @typedef {import('./engine.js').Store & {close(): void}} Store */
+/** @typedef {import('./types.js').Store & {close(): void}} Store */
 
 /**
  * @param {boolean} ok

@@ -1,11 +1,9 @@
 // @ts-check
 // What a person is told of the line. Pure.
 
-/** @typedef {import('./line.js').Entry} Entry */
-/** @typedef {import('./line.js').State} State */
+import { inLine, waiting } from './waits.js';
 
-/** @param {{state: State}} e whether it still stands in its owner's line */
-export const inLine = (e) => e.state !== 'refused' && e.state !== 'ask';
+/** @typedef {import('./types.js').Entry} Entry */
 
 /**
  * Entries of others are counted, never shown.
@@ -18,7 +16,7 @@ export const inLine = (e) => e.state !== 'refused' && e.state !== 'ask';
 export function summary(entries, owner, at, softLimit) {
   const own = entries.filter((e) => owner && e.owner === owner);
   const line = own.filter(inLine);
-  const count = (/** @type {State} */ s) => own.filter((e) => e.state === s).length;
+  const count = (/** @type {import('./types.js').State} */ s) => own.filter((e) => e.state === s).length;
   const foreign = entries.filter((e) => e.owner !== owner && inLine(e)).length;
   return {
     pending: waiting(line, at, softLimit),
@@ -31,17 +29,4 @@ export function summary(entries, owner, at, softLimit) {
     entries: own.map(({ key, state, label, el, method, url, createdAt, firstSentAt, attempts, nextAt, reason, lastStatus, lastText, text }) => (
       { key, state, label, el, method, url, createdAt, firstSentAt, attempts, nextAt, reason, lastStatus, lastText, bodyText: text })),
   };
-}
-
-/**
- * How many of a line wait. A tap that is being answered right now waits for
- * nothing; behind one that is known to wait, all do.
- *
- * @param {Entry[]} line
- * @param {number} at
- * @param {number} softLimit
- */
-export function waiting(line, at, softLimit) {
-  const first = line.findIndex((e) => e.told || at - e.createdAt >= softLimit);
-  return first < 0 ? 0 : line.length - first;
 }

@@ -18,12 +18,12 @@ import { respond } from './respond.js';
  * @property {RegExp | string} [auth] paths where a POST may change who is signed in, besides the built-in ones
  * @property {boolean} [takeOver] be installed and take the open pages at once; true unless said otherwise
  * @property {boolean} [kill] take nothing new, send what is left, and be gone
- * @property {import('./engine.js').Store} [store] in IndexedDB's place, for tests
+ * @property {import('./types.js').Store} [store] in IndexedDB's place, for tests
  */
 
 /**
  * @param {any} worker the service worker's global scope
- * @param {Options & Partial<import('./line.js').Config>} [options]
+ * @param {Options & Partial<import('./types.js').Config>} [options]
  * @returns {import('./engine.js').Outbox}
  */
 export function attach(worker, options) {
@@ -103,7 +103,7 @@ export function attach(worker, options) {
     if (!event.tag.startsWith(cfg.name + '-')) return;
     event.waitUntil(
       outbox.flush(true).then(async () => {
-        if (!(await outbox.left())) return;
+        if (!(await outbox.state()).pending) return;
         if (event.lastChance) void remind();
         // Resolving would mean "done" to the browser, and it would not come again.
         throw new Error('not everything is sent yet');
@@ -127,7 +127,7 @@ export function attach(worker, options) {
    * that is backing off ignores being registered again, so each time is a new one.
    */
   async function remind() {
-    if (await outbox.left()) registration.sync?.register(`${cfg.name}-${crypto.randomUUID()}`).catch(() => {});
+    if ((await outbox.state()).pending) registration.sync?.register(`${cfg.name}-${crypto.randomUUID()}`).catch(() => {});
   }
 
   return outbox;
