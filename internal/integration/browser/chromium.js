@@ -103,6 +103,8 @@ function powers(context) {
       }
     },
     cookies: async () => (await context.cookies()).map(c => ({ name: c.name, value: c.value })),
+    setCookie: (/** @type {{name: string, value: string, url: string}} */ cookie) =>
+      context.addCookies([{ ...cookie, httpOnly: true, sameSite: 'Lax' }]),
     clearCookies: () => context.clearCookies(),
   };
 }

@@ -19,6 +19,8 @@ import { delimiter, dirname, join } from 'node:path';
  * @typedef {object} Context
  * @property {() => Promise<import('./tab.js').Tab>} newTab
  * @property {() => Promise<{name: string, value: string}[]>} cookies of the pages that are open
+ * @property {(cookie: {name: string, value: string, url: string}) => Promise<void>} setCookie one that no script of a
+ *   page can read, as servers set it. WebKit takes it for the page that is open
  * @property {() => Promise<void>} clearCookies
  * @property {() => Promise<void>} close
  */

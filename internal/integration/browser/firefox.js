@@ -58,6 +58,9 @@ export async function openFirefox(options) {
 function cookies(context) {
   return {
     cookies: async () => (await context.cookies()).map(c => ({ name: c.name, value: c.value })),
+    /** @param {{name: string, value: string, url: string}} cookie */
+    setCookie: ({ name, value, url }) =>
+      context.setCookie({ name, value, domain: new URL(url).hostname, path: '/', httpOnly: true, sameSite: 'Lax' }),
     clearCookies: async () => {
       await context.deleteCookie(...(await context.cookies()));
     },

@@ -30,20 +30,33 @@ function display() {
   return screen;
 }
 
-/** @returns {Promise<import('./engines.js').Browser>} */
+/**
+ * A driver has one session only, so every person gets a browser of their own; this
+ * one's own is started when it is asked for a tab.
+ * @returns {Promise<import('./engines.js').Browser>}
+ */
 export async function openWebKit() {
-  const session = await newSession();
+  /** @type {ReturnType<typeof newSession> | undefined} */
+  let started;
+  const own = () => (started ??= newSession());
+  let pid = -1;
   return {
     engine: 'webkit',
     profile: undefined,
-    pid: session.pid,
-    newTab: session.newTab,
-    cookies: session.cookies,
-    clearCookies: session.clearCookies,
-    // A driver has one session only, so another person gets another browser.
+    get pid() {
+      return pid;
+    },
+    newTab: async () => {
+      const session = await own();
+      pid = session.pid;
+      return session.newTab();
+    },
+    cookies: async () => (await own()).cookies(),
+    setCookie: async cookie => (await own()).setCookie(cookie),
+    clearCookies: async () => (await own()).clearCookies(),
     newContext: newSession,
-    kill: session.kill,
-    close: session.close,
+    kill: async () => (await started)?.kill(),
+    close: async () => (await started)?.close(),
   };
 }
 
@@ -142,6 +155,9 @@ async function newSession() {
       const list = await inWindow(current, at => at('GET', '/cookie'));
       return list.map((/** @type {any} */ c) => ({ name: c.name, value: c.value }));
     },
+    /** @param {{name: string, value: string}} cookie */
+    setCookie: ({ name, value }) =>
+      inWindow(current, at => at('POST', '/cookie', { cookie: { name, value, path: '/', httpOnly: true, sameSite: 'Lax' } })),
     clearCookies: () => inWindow(current, at => at('DELETE', '/cookie')),
     kill: () => program.kill(),
     async close() {

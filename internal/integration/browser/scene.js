@@ -1,0 +1,273 @@
+// @ts-check
+// What every scenario stands on: a planner of its own, the bad network in front
+// of it, and people with browsers in front of that.
+import { join } from 'node:path';
+import { open } from './engines.js';
+import { BadNetwork } from './fault.js';
+import { sql, startServer, tempFolder, until } from './processes.js';
+import { Screen } from './screen.js';
+import { Upstream } from './upstream.js';
+
+const password = 'correct horse battery';
+
+/** @typedef {{title: string, id: string, is_completed: number, deleted: number, retracted: number, series_id: string | null, occurrence: string | null, due_date: string | null}} Row */
+
+/**
+ * Starts a planner, the network in front of it, and between them what writes down
+ * what the planner did.
+ * @param {{limits?: Record<string, number>, plan?: string, seed?: number}} [options] limits: of the outbox, in ms or
+ *   bytes, where the planner's own are too long to wait for
+ */
+export async function startSite({ limits, plan, seed } = {}) {
+  const data = tempFolder('onceward-planner-');
+  const planner = await startServer('planner', ['-data', data, ...(limits ? ['-outbox', JSON.stringify(limits)] : [])]);
+  const upstream = await Upstream.before(planner.url);
+  const network = await BadNetwork.before(upstream.url, { plan, seed });
+  return new Site(planner, network, join(data, 'planner.db'), upstream);
+}
+
+export class Site {
+  /**
+   * @param {import('./processes.js').Server} planner
+   * @param {BadNetwork} network
+   * @param {string} database
+   * @param {Upstream} [upstream]
+   */
+  constructor(planner, network, database, upstream) {
+    this.planner = planner;
+    this.upstream = upstream;
+    this.network = network;
+    this.database = database;
+    /** What browsers are given. */
+    this.url = network.url;
+  }
+
+  /**
+   * Makes an account, past the network.
+   * @param {string} login
+   * @returns {Promise<{name: string, value: string}>} the cookie of its first session
+   */
+  register(login) {
+    return this.#enter('/auth/register', login);
+  }
+
+  /**
+   * The account's sessions are over, on every device.
+   * @param {string} login
+   */
+  async endSessions(login) {
+    const { name, value } = await this.#enter('/auth/login', login);
+    const answer = await fetch(`${this.#direct}/auth/logout`, {
+      method: 'POST',
+      redirect: 'manual',
+      headers: { Cookie: `${name}=${value}` },
+      body: new URLSearchParams({ everywhere: 'true' }),
+    });
+    if (answer.status !== 303) throw new Error(`logging ${login} out: ${answer.status}`);
+  }
+
+  /** Past the network. */
+  get #direct() {
+    return this.upstream?.url ?? this.planner.url;
+  }
+
+  /** @param {string} path @param {string} login */
+  async #enter(path, login) {
+    const answer = await fetch(this.#direct + path, {
+      method: 'POST',
+      redirect: 'manual',
+      headers: { 'Accept-Language': 'ru' },
+      body: new URLSearchParams({ login, password, tz: 'Europe/Moscow' }),
+    });
+    const [, name, value] = /^(\w+)=([^;]+)/.exec(answer.headers.getSetCookie()[0] ?? '') ?? [];
+    if (answer.status !== 303 || !value) throw new Error(`${path} as ${login}: ${answer.status} ${await answer.text()}`);
+    return { name, value };
+  }
+
+  /** @param {string} query @param {...(string|number)} args */
+  sql(query, ...args) {
+    return sql(this.database, query, ...args);
+  }
+
+  /**
+   * A person's tasks in the order in which they were made.
+   * @param {string} login
+   * @returns {Promise<Row[]>}
+   */
+  tasks(login) {
+    return /** @type {Promise<any>} */ (
+      this.sql(
+        `select title, tasks.id, is_completed, deleted_at is not null as deleted, retracted, series_id, occurrence, due_date
+           from tasks join users on users.id = tasks.user_id where users.login = ? order by tasks.rowid`,
+        login,
+      )
+    );
+  }
+
+  async stop() {
+    await this.network.stop();
+    await this.upstream?.stop();
+    await this.planner.kill();
+  }
+}
+
+let people = 0;
+
+/**
+ * A site, and one engine to look at it with.
+ */
+export class Scene {
+  /** @type {Person[]} */
+  #people = [];
+  #from = 0;
+
+  /**
+   * @param {Site} site
+   * @param {import('./engines.js').Browser} browser
+   */
+  constructor(site, browser) {
+    this.site = site;
+    this.network = site.network;
+    this.browser = browser;
+    this.engine = browser.engine;
+  }
+
+  /**
+   * @param {import('./engines.js').Engine} engine
+   * @param {Parameters<typeof startSite>[0] & {browser?: Partial<import('./engines.js').Options>}} [options]
+   */
+  static async open(engine, { browser, ...site } = {}) {
+    const [started, opened] = await Promise.all([startSite(site), open(engine, browser)]);
+    return new Scene(started, opened);
+  }
+
+  /**
+   * A new person with a phone of their own, who looks at the page "today".
+   * @param {string} [name]
+   */
+  async person(name = 'anna') {
+    const login = `${name}-${++people}`;
+    const cookie = await this.site.register(login);
+    const context = await this.browser.newContext();
+    const person = new Person(this.site, login, context);
+    this.#people.push(person);
+    person.screen = await person.newTab();
+    if (this.engine === 'webkit') await person.screen.tab.goto(`${this.site.url}/healthz`);
+    await context.setCookie({ ...cookie, url: this.site.url });
+    await person.screen.today();
+    return person;
+  }
+
+  /**
+   * The changing requests since the last clearing, in the order of arrival.
+   * @param {RegExp} [path]
+   */
+  async sent(path) {
+    const all = await this.network.changes(this.#from);
+    return all.filter(e => e.path !== '/settings/zone' && (!path || path.test(e.path)));
+  }
+
+  /**
+   * What the planner did for this person, in the order in
+   * which it was done: "create Физика", "done Физика", "undone Физика".
+   * @param {Person} person
+   */
+  async did(person) {
+    const titles = new Map((await person.tasks()).map(t => [t.id, t.title]));
+    return this.#done(person).map(({ path, form }) => {
+      const [, id, field] = /^\/tasks\/([\w-]+)\/(\w+)$/.exec(path) ?? [];
+      const title = titles.get(id ?? form.id) ?? id ?? form.text;
+      if (field === 'state') return `${form.completed === 'true' ? 'done' : 'undone'} ${title}`;
+      if (field === 'trash') return `${form.deleted === 'true' ? 'trash' : 'restore'} ${title}`;
+      return `${field ?? 'create'} ${title}`;
+    });
+  }
+
+  /** @param {Person} person */
+  #done(person) {
+    const { upstream } = this.site;
+    if (!upstream) throw new Error('nobody writes down what the planner does');
+    return upstream.done.filter(d => d.person === person.login && d.path.startsWith('/tasks') && Upstream.effective(d));
+  }
+
+  /** The network is good again, and nobody is there any more. */
+  async clear() {
+    await this.network.good();
+    for (const person of this.#people.splice(0)) await person.context.close();
+    this.#from = (await this.network.state()).requests;
+  }
+
+  async close() {
+    await this.browser.close();
+    await this.site.stop();
+  }
+}
+
+export class Person {
+  /** The first tab. @type {Screen} */
+  screen = /** @type {any} */ (undefined);
+
+  /**
+   * @param {Site} site
+   * @param {string} login
+   * @param {import('./engines.js').Context} context
+   */
+  constructor(site, login, context) {
+    this.site = site;
+    this.login = login;
+    this.context = context;
+  }
+
+  /** Another tab, empty yet. */
+  async newTab() {
+    return new Screen(await this.context.newTab(), this.site.url);
+  }
+
+  /** Another tab at the page "today". */
+  async openTab() {
+    const screen = await this.newTab();
+    await screen.today();
+    return screen;
+  }
+
+  /**
+   * Logs in by the page, as any account.
+   * @param {Screen} [screen]
+   * @param {string} [login]
+   */
+  async logIn(screen = this.screen, login = this.login) {
+    await screen.tab.goto(`${this.site.url}/auth/login`);
+    await screen.logIn(login, password);
+    await screen.ready();
+  }
+
+  /** What only Chromium can do to a person's phone. */
+  chromium() {
+    if (!('stopWorkers' in this.context)) throw new Error('this person has no Chromium');
+    return /** @type {import('./chromium.js').ChromiumContext} */ (this.context);
+  }
+
+  /** @returns {Promise<Row[]>} */
+  tasks() {
+    return this.site.tasks(this.login);
+  }
+
+  /** @param {string} title */
+  async rows(title) {
+    return (await this.tasks()).filter(t => t.title === title);
+  }
+
+  /**
+   * Waits until the database says so.
+   * @param {string} what
+   * @param {(tasks: Row[]) => boolean} question
+   * @param {number} [timeout]
+   */
+  database(what, question, timeout = 30_000) {
+    return until(`the database of ${this.login}: ${what}`, async () => {
+      const tasks = await this.tasks();
+      if (question(tasks)) return tasks;
+      throw new Error(JSON.stringify(tasks));
+    }, { timeout, every: 100 });
+  }
+}
