@@ -1,0 +1,293 @@
+// @ts-check
+// Cases of docs/cases.md that no other test here shows.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { headers } from './announce.js';
+import { idbStore } from './idb.js';
+import { memory, memoryStore } from './memory.store.js';
+import { fakeLocks, reply, world } from './sim.js';
+import { attach } from './worker.js';
+
+/** @param {any} w */
+const bodies = (w) => w.server.effects.map((/** @type {any} */ e) => e.body);
+/** @param {any} w */
+const states = (w) => w.entries().map((/** @type {any} */ e) => `${e.key}:${e.state}`);
+
+test('R2: an application\'s own 409 leaves the line; only the guard\'s "in progress" holds it, and for a while', async () => {
+  const w = world();
+  const a = w.program();
+  w.server.refusals.set('conflict', 409);
+  w.net = 'refuse';
+  for (const b of ['conflict', '2', '3']) a.tap(b, { key: b });
+  await w.clock.go(0);
+  const handle = w.server.handle;
+  let busy = true;
+  w.server.handle = async (u, i, h) =>
+    busy && i.headers.get('Idempotency-Key') === '2' ? reply(409, { 'Idempotency-Status': 'in-progress', 'Retry-After': '2' }) : handle(u, i, h);
+  w.net = 'ok';
+  void a.outbox.flush(true);
+  await w.clock.go(10_000);
+  assert.deepEqual([states(w), bodies(w)], [['conflict:refused', '2:waiting', '3:waiting'], []]);
+  busy = false;
+  void a.outbox.flush();
+  await w.clock.go(10_000);
+  assert.deepEqual([states(w), bodies(w)], [['conflict:refused'], ['2', '3']]);
+});
+
+for (const status of [401, 403, 408, 411, 413, 425, 429, 431]) {
+  test(`W4: a ${status} of nobody we know deletes nothing; it goes again under its name`, async () => {
+    const w = world();
+    const a = w.program();
+    const handle = w.server.handle;
+    w.server.handle = async () => reply(status, {}, 'no');
+    const t = a.tap('done');
+    await w.clock.go(10);
+    assert.deepEqual([t.result.kind, states(w)], ['queued', [`${t.key}:waiting`]]);
+    w.server.handle = handle;
+    void a.outbox.flush(true);
+    await w.clock.go(10);
+    assert.deepEqual([bodies(w), w.entries(), w.server.requests.map((r) => r.key)], [['done'], [], [t.key]]);
+  });
+}
+
+test('W4: what our server itself says with these numbers waits, asks for a login, or stays with its content', async () => {
+  for (const [status, token, state] of /** @type {[number, string, string][]} */ ([
+    [408, 'released', 'waiting'], [425, 'released', 'waiting'], [429, 'released', 'waiting'], [429, 'quota', 'waiting'],
+    [401, 'released', 'login'], [403, 'released', 'refused'], [413, 'too-large', 'refused'],
+  ])) {
+    const w = world();
+    const a = w.program();
+    w.server.handle = async () => reply(status, { 'Idempotency-Status': token });
+    const t = a.tap('text=homework');
+    await w.clock.go(10);
+    const [e] = w.entries();
+    assert.deepEqual([e.key, e.state, e.text, w.disk.bodies.has(t.key)], [t.key, state, 'text=homework', true], `${status} ${token}`);
+  }
+});
+
+for (const mode of ['500', '502', '503', '504']) {
+  test(`43, 47: after a ${mode} the line stops and keeps all, and goes on by a kick alone`, async () => {
+    const w = world();
+    const a = w.program();
+    const tried = /** @type {string[]} */ ([]);
+    w.watch = (key) => tried.push(key);
+    w.net = mode;
+    const [t1, t2] = [a.tap('1'), a.tap('2')];
+    await w.clock.go(10);
+    assert.deepEqual([t1.result.kind, t2.result.kind, states(w)], ['queued', 'queued', [`${t1.key}:waiting`, `${t2.key}:waiting`]]);
+    assert.deepEqual([...new Set(tried)], [t1.key], 'nothing is sent past the one that waits');
+    w.net = 'ok';
+    for (let s = 0; s < 60; s += 5) {
+      await w.clock.go(5_000);
+      void a.outbox.flush();
+    }
+    await w.clock.go(10);
+    assert.deepEqual([bodies(w), w.entries()], [['1', '2'], []]);
+  });
+}
+
+test('34: an entry has url, method, headers, body and times', async () => {
+  const w = world();
+  w.net = 'refuse';
+  const t = w.program().tap('text=Купить тетрадь', { method: 'PUT', url: 'https://app.test/tasks/5?x=1' });
+  await w.clock.go(0);
+  const [e] = w.entries();
+  assert.deepEqual([e.url, e.method, e.headers['content-type'], e.createdAt, e.firstSentAt], ['https://app.test/tasks/5?x=1', 'PUT', 'application/x-www-form-urlencoded', w.clock.now(), w.clock.now()]);
+  assert.equal(new TextDecoder().decode(w.disk.bodies.get(t.key)), 'text=Купить тетрадь');
+});
+
+test('R40: an entry of another version\'s form is sent, and keeps what this one does not know of', async () => {
+  const w = world();
+  const before = w.program();
+  w.net = 'refuse';
+  const t = before.tap('done');
+  await w.clock.go(0);
+  before.end();
+  const old = w.disk.entries.get(t.key);
+  for (const name of ['told', 'shown', 'odd', 'timeouts', 'triedAt', 'notBefore', 'swap', 'lastText']) delete old[name];
+  Object.assign(old, { v: 9, coalesce: { row: 'task-5' } });
+  const a = w.program();
+  w.net = '502';
+  void a.outbox.flush(true);
+  await w.clock.go(10);
+  const [e] = w.entries();
+  assert.deepEqual([e.state, e.v, e.coalesce], ['waiting', 9, { row: 'task-5' }]);
+  w.net = 'ok';
+  void a.outbox.flush(true);
+  await w.clock.go(10);
+  assert.deepEqual([bodies(w), w.entries(), w.server.requests.at(-1)?.key], [['done'], [], t.key]);
+});
+
+test('W23: an entry that could not be deleted stays; it is sent again under its name and done once', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = 'late';
+  const t = a.tap('done');
+  await w.clock.go(1_000);
+  w.breakStore = () => {
+    throw new DOMException('no', 'UnknownError');
+  };
+  await w.clock.go(5_000);
+  assert.deepEqual([bodies(w), w.entries().length], [['done'], 1]);
+  w.breakStore = null;
+  void a.outbox.flush(true);
+  await w.clock.go(5_000);
+  assert.deepEqual([bodies(w), w.entries(), w.server.requests.map((r) => r.key)], [['done'], [], [t.key, t.key]]);
+  assert.equal(t.result.kind, 'answer');
+});
+
+/**
+ * As much of IndexedDB as idb.js uses, with what a browser does to it: other
+ * connections, other versions, transactions that are given up at their end.
+ */
+function fakeIDB() {
+  /** @type {Record<string, Map<string, any>>} */
+  let kept = {};
+  let version = 0;
+  /** @type {Set<any>} */
+  const connections = new Set();
+  const soon = (/** @type {() => void} */ fn) => setTimeout(fn, 0);
+  const f = {
+    abort: /** @type {string | null} */ (null),
+    open: (/** @type {string} */ _name, /** @type {number} */ wanted) => {
+      /** @type {any} */
+      const request = { result: null, error: null };
+      let asked = false;
+      const go = () => {
+        if (wanted < version) {
+          request.error = new DOMException('older than the database', 'VersionError');
+          return request.onerror?.();
+        }
+        if (wanted > version) {
+          if (!asked) for (const c of [...connections]) c.onversionchange?.();
+          asked = true;
+          if (connections.size) return soon(go); // blocked, however long it takes
+        }
+        const db = connection();
+        request.result = db;
+        if (wanted > version) {
+          version = wanted;
+          request.onupgradeneeded?.();
+        }
+        connections.add(db);
+        request.onsuccess?.();
+      };
+      soon(go);
+      return request;
+    },
+    entries: () => [...(kept.entries?.keys() ?? [])],
+  };
+  function connection() {
+    const db = {
+      onversionchange: /** @type {(() => void) | null} */ (null),
+      onclose: null,
+      close: () => connections.delete(db),
+      createObjectStore: (/** @type {string} */ name) => (kept[name] = new Map()),
+      transaction: (/** @type {string[]} */ names) => {
+        if (!connections.has(db)) throw new DOMException('closed', 'InvalidStateError');
+        const draft = Object.fromEntries(names.map((n) => [n, new Map(kept[n])]));
+        /** @type {any} */
+        const tx = { error: null, oncomplete: null, onabort: null };
+        const ask = (/** @type {any} */ result) => {
+          /** @type {any} */
+          const request = { result };
+          soon(() => request.onsuccess?.());
+          return request;
+        };
+        tx.objectStore = (/** @type {string} */ n) => ({
+          get: (/** @type {string} */ k) => ask(structuredClone(draft[n].get(k))),
+          getAll: () => ask(structuredClone([...draft[n].values()])),
+          put: (/** @type {any} */ v, /** @type {string} */ k) => ask(draft[n].set(k ?? v.key, structuredClone(v)) && k),
+          delete: (/** @type {string} */ k) => ask(void draft[n].delete(k)),
+        });
+        setTimeout(() => {
+          if (f.abort) {
+            tx.error = new DOMException('given up', f.abort);
+            f.abort = null;
+            return tx.onabort?.();
+          }
+          kept = { ...kept, ...draft };
+          tx.oncomplete?.();
+        }, 5);
+        return tx;
+      },
+    };
+    return db;
+  }
+  return f;
+}
+
+/** @param {any} idb @returns {ReturnType<typeof idbStore>} */
+const on = (idb) => idbStore('outbox', idb);
+const entry = /** @type {any} */ ({ key: 'k', seq: 1, owner: 'A' });
+
+test('W23: a change that the database gives up at its end is no success, though each of its requests was one', async () => {
+  const idb = fakeIDB();
+  const store = on(idb);
+  await store.change(() => ({ put: [entry], bodies: [['k', new Uint8Array([1]).buffer]], value: 0 }));
+  idb.abort = 'QuotaExceededError';
+  await assert.rejects(store.change(() => ({ del: ['k'], value: 'deleted' })), { name: 'QuotaExceededError' });
+  assert.deepEqual((await store.read()).entries.map((e) => e.key), ['k']);
+  assert.equal(await store.change(() => ({ del: ['k'], value: 'deleted' })), 'deleted');
+  assert.deepEqual(idb.entries(), []);
+});
+
+test('W22, R37, R40: a newer version\'s upgrade is let through at once; the older one then keeps nothing and loses nothing', async () => {
+  const idb = fakeIDB();
+  const [old, other] = [on(idb), on(idb)];
+  await old.change(() => ({ put: [entry], value: 0 }));
+  assert.equal((await other.read()).entries.length, 1);
+  await new Promise((ok, no) => {
+    const request = idb.open('outbox', 2);
+    request.onsuccess = ok;
+    request.onerror = no;
+    setTimeout(() => no(new Error('the upgrade is blocked')), 2_000).unref();
+  });
+  await assert.rejects(old.change(() => ({ put: [{ ...entry, key: 'lost' }], value: 0 })), { name: 'VersionError' });
+  assert.deepEqual(idb.entries(), ['k'], 'what waited is the new version\'s to send');
+});
+
+test('W22: a connection that the browser has closed is opened anew', async () => {
+  const idb = fakeIDB();
+  const store = on(idb);
+  await store.change(() => ({ put: [entry], value: 0 }));
+  store.close();
+  await new Promise((ok) => setTimeout(ok, 10));
+  await store.change(({ entries }) => ({ put: [{ ...entry, key: 'k2', seq: entries.length + 1 }], value: 0 }));
+  assert.deepEqual((await store.read()).entries.map((e) => e.key), ['k', 'k2']);
+});
+
+test('36: a browser that refuses Background Sync is none without it: the request is kept and no error is told', async () => {
+  /** @type {Record<string, (e: any) => void>} */
+  const listeners = {};
+  const disk = memory();
+  let asked = 0;
+  const register = async () => {
+    asked++;
+    throw new DOMException('not here', 'NotAllowedError');
+  };
+  attach(
+    {
+      location: { href: 'https://app.test/outbox/sw.js', origin: 'https://app.test' },
+      navigator: { locks: fakeLocks().for({ alive: true }) },
+      registration: { sync: { register } },
+      clients: { matchAll: async () => [] },
+      fetch: async () => reply(502),
+      addEventListener: (/** @type {string} */ type, /** @type {(e: any) => void} */ fn) => (listeners[type] = fn),
+    },
+    { store: memoryStore(disk) },
+  );
+  /** @type {Promise<any>[]} */
+  const work = [];
+  /** @type {any} */
+  let answer;
+  listeners.fetch({
+    request: { method: 'POST', mode: 'cors', url: 'https://app.test/tasks', referrer: '', headers: new Headers(headers({ key: 'k', owner: 'A' })), arrayBuffer: async () => new ArrayBuffer(1) },
+    respondWith: (/** @type {any} */ p) => (answer = p),
+    waitUntil: (/** @type {any} */ p) => work.push(p),
+  });
+  assert.equal((await answer).status, 202);
+  await Promise.all(work);
+  assert.deepEqual([asked, [...disk.entries.keys()]], [1, ['k']]);
+});
