@@ -78,6 +78,12 @@ export function keepRows(keep) {
 
 let running = false;
 let again = false;
+let changes = 0;
+
+/** Something was asked for or answered: lists that were on their way are out of date. */
+for (const type of ['htmx:beforeRequest', 'htmx:afterRequest', 'outbox:delivered']) {
+  document.addEventListener(type, () => changes++);
+}
 
 /**
  * Brings the lists up to date; without a network nothing happens.
@@ -93,7 +99,10 @@ export async function refresh() {
   let html = '';
   do {
     again = false;
+    const before = changes;
     html = await load();
+    // A list that was made before a task was added would take it away again.
+    if (html && before !== changes) again = true;
     if (html && !again) merge(parse(html));
   } while (again);
   running = false;
