@@ -5,6 +5,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { headers } from './announce.js';
 import { idbStore } from './idb.js';
+import { startLocal } from './local.js';
 import { memory, memoryStore } from './memory.store.js';
 import { fakeLocks, reply, world } from './sim.js';
 import { attach } from './worker.js';
@@ -149,7 +150,9 @@ function fakeIDB() {
   const connections = new Set();
   const soon = (/** @type {() => void} */ fn) => setTimeout(fn, 0);
   const f = {
+    /** the error of the next transaction, or of all from now on */
     abort: /** @type {string | null} */ (null),
+    broken: false,
     open: (/** @type {string} */ _name, /** @type {number} */ wanted) => {
       /** @type {any} */
       const request = { result: null, error: null };
@@ -204,7 +207,7 @@ function fakeIDB() {
         setTimeout(() => {
           if (f.abort) {
             tx.error = new DOMException('given up', f.abort);
-            f.abort = null;
+            if (!f.broken) f.abort = null;
             return tx.onabort?.();
           }
           kept = { ...kept, ...draft };
@@ -290,4 +293,58 @@ test('36: a browser that refuses Background Sync is none without it: the request
   assert.equal((await answer).status, 202);
   await Promise.all(work);
   assert.deepEqual([asked, [...disk.entries.keys()]], [1, ['k']]);
+});
+
+test('W25: a page that no worker controls keeps its requests itself, says that they wait, and sends them', async () => {
+  const idb = fakeIDB();
+  const locks = fakeLocks().for({ alive: true });
+  /** @type {string[]} */
+  const sent = [];
+  let online = false;
+  const given = {
+    indexedDB: idb,
+    navigator: { locks },
+    location: { origin: 'https://app.test', href: 'https://app.test/today' },
+    document: { visibilityState: 'visible' },
+    fetch: async (/** @type {string} */ url, /** @type {any} */ init) => {
+      if (!online) throw new TypeError('Failed to fetch');
+      sent.push(`${init.headers.get('Idempotency-Key')} ${new TextDecoder().decode(init.body)}`);
+      return reply(200, { 'Idempotency-Status': 'executed' }, 'saved');
+    },
+  };
+  const before = Object.fromEntries(Object.keys(given).map((name) => [name, Object.getOwnPropertyDescriptor(globalThis, name)]));
+  for (const [name, value] of Object.entries(given)) Object.defineProperty(globalThis, name, { value, configurable: true, writable: true });
+  try {
+    /** @type {any[]} */
+    const told = [];
+    const page = startLocal({}, () => 'new', (m) => told.push(m));
+    const tap = (/** @type {string} */ key, /** @type {string} */ body) =>
+      page.fetchHere('https://app.test/tasks', { method: 'POST', headers: { ...headers({ key, owner: 'A' }), Accept: 'application/json' }, body });
+    const r = await tap('k1', 'text=a');
+    assert.deepEqual([r.status, r.headers.get('X-Outbox-Queued'), await r.json()], [202, '1', { outbox: 'queued', key: 'k1' }]);
+    const heard = async (/** @type {(m: any) => boolean} */ like) => {
+      for (let i = 0; i < 200 && !told.some(like); i++) await new Promise((ok) => setTimeout(ok, 10));
+      assert.ok(told.some(like), JSON.stringify(told));
+    };
+    await heard((m) => m.pending === 1 && m.stored);
+    assert.deepEqual(idb.entries(), ['k1']);
+    online = true;
+    told.length = 0;
+    await page.outbox.flush(true);
+    await heard((m) => m.pending === 0 && m.events.some((/** @type {any} */ e) => e.kind === 'delivered' && e.key === 'k1'));
+    assert.deepEqual([sent, idb.entries()], [['k1 text=a'], []]);
+    assert.equal(await (await tap('k2', 'text=b')).text(), 'saved');
+
+    // Where nothing can be kept either, a failure is one, and is told.
+    online = false;
+    Object.assign(idb, { abort: 'QuotaExceededError', broken: true });
+    const lost = await tap('k3', 'text=c');
+    assert.deepEqual([lost.status, lost.headers.get('X-Outbox-Unsaved')], [507, '1']);
+    await heard((m) => m.events.some((/** @type {any} */ e) => e.kind === 'unsaved' && e.key === 'k3'));
+  } finally {
+    for (const [name, was] of Object.entries(before)) {
+      if (was) Object.defineProperty(globalThis, name, was);
+      else delete (/** @type {any} */ (globalThis)[name]);
+    }
+  }
 });
