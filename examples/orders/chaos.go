@@ -33,7 +33,8 @@ import (
 //	header=Name: value   the answer has this line too; may be repeated
 //	body=BASE64          the answer's body
 //	bytes=N              the answer is filled up to N bytes, with spaces
-//	answer=WAY           nothing, error, file, hijack, redirect: how it is written
+//	answer=WAY           nothing, error, file, hijack, redirect: how it is written;
+//	                     short: promises all and writes half
 //	flush=1              the body goes out in three flushes
 //	panic=abort          breaks off when half of the body is written
 //	die=answer           the process exits when the first byte of an executed
@@ -246,8 +247,8 @@ func (rec *recorder) send(w http.ResponseWriter, r *http.Request, wish *wishes, 
 	if flush {
 		steps = []int64{size / 3, size / 3 * 2, size}
 	}
-	if abort {
-		steps = []int64{(size + 1) / 2}
+	if abort || wish.is("answer", "short") {
+		steps = []int64{size / 2}
 	}
 	if !flush && size > 0 {
 		h.Set("Content-Length", strconv.FormatInt(size, 10))

@@ -143,13 +143,15 @@ func TestAnAnswerThatAnUpstreamBreaksOffIsNotKept(t *testing.T) {
 
 func TestHalfAnAnswerIsNotKept(t *testing.T) {
 	for name, how := range map[string]string{
-		"before its first byte": "bytes=100000",
-		"in its middle":         "bytes=100000&flush=1",
-		"larger than kept":      "bytes=4000000",
+		"before its first byte":    "panic=abort&bytes=100000",
+		"in its middle":            "panic=abort&bytes=100000&flush=1",
+		"larger than kept":         "panic=abort&bytes=4000000",
+		"promised and not written": "answer=short&bytes=100000",
+		"promised, large":          "answer=short&bytes=4000000",
 	} {
 		t.Run(name, func(t *testing.T) {
 			onServer(t, func(t *testing.T, s *server) {
-				a, err := s.try(request{key: "k", body: named, chaos: "panic=abort&" + how})
+				a, err := s.try(request{key: "k", body: named, chaos: how})
 				if err == nil {
 					t.Errorf("half an answer came as a whole one: %v", a)
 				}
