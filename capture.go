@@ -17,7 +17,9 @@ import (
 // the answer back until the record is completed. An answer over the limit goes
 // on to disk; one that is flushed, or for which the disk has no room, goes out
 // at once, and then only its end is kept back: a client counts an answer only
-// at its clean end, so a crash in mid-stream is no success.
+// at its clean end, so a crash in mid-stream is no success. Its status was told
+// before its record was made; should the store fail then, "executed" stands
+// where "executed;unrecorded" would have been true.
 //
 // It has no Unwrap on purpose. Whatever http.ResponseController offers is
 // implemented here, so that no handler reaches past the guard, and none that

@@ -154,10 +154,10 @@ func (u *run) serve(next http.Handler) {
 	}
 	rec, claimed, err := q.claim(claim)
 	switch {
-	case err != nil && q.g.cfg.FailOpen && errors.Is(err, ErrUnavailable):
+	case errors.Is(err, errUnreachable) && q.g.cfg.FailOpen:
+		q.log(statusUnavailable, 0, fmt.Errorf("it runs unguarded: %w", err))
 		q.r.Body = q.body.body()
 		next.ServeHTTP(q.w, q.r)
-		q.log("fail-open", 0, err)
 	case err != nil:
 		q.refuse(err)
 	case claimed:
@@ -282,7 +282,7 @@ func (q *request) ask(c Claim) (rec Record, claimed bool, err error) {
 		}
 	}
 	q.g.giveBack(c.Key, c.Token)
-	return rec, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	return rec, false, fmt.Errorf("%w: %w: %w", ErrUnavailable, errUnreachable, err)
 }
 
 // giveBack releases a claim that may have been made without our knowing. It
@@ -376,14 +376,17 @@ func (q *request) log(outcome string, status int, err error) {
 		return
 	}
 	level := slog.LevelInfo
-	if status >= 500 || outcome == "claim-lost" || outcome == "unrecorded" {
+	if status >= 500 || err != nil && (outcome == outcomeClaimLost || strings.HasPrefix(outcome, statusExecuted)) {
 		level = slog.LevelWarn
 	}
 	attrs := make([]slog.Attr, 0, 10)
 	if q.id != (Key{}) {
 		attrs = append(attrs, slog.String("record", q.id.RecordID()), slog.String("scope", q.id.ScopeID()))
 	}
-	attrs = append(attrs, slog.String("outcome", outcome), slog.String("method", q.r.Method), slog.String("path", q.r.URL.Path))
+	if outcome != "" {
+		attrs = append(attrs, slog.String("outcome", outcome))
+	}
+	attrs = append(attrs, slog.String("method", q.r.Method), slog.String("path", q.r.URL.Path))
 	if status != 0 {
 		attrs = append(attrs, slog.Int("status", status))
 	}

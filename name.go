@@ -198,7 +198,14 @@ func (q *request) peekFirstPart() (found bool, err error) {
 }
 
 func (q *request) keyFromFunc() (found bool, err error) {
+	rest := q.r.Body
 	if err := q.readBody(); err != nil {
+		if errors.Is(err, ErrTooLarge) && !q.g.cfg.Require {
+			// Where the key is cannot be read, so the request has none; its handler
+			// gets every byte.
+			q.r.Body = &prefixed{io.MultiReader(q.body.reader(), failing{rest, err}), rest}
+			return false, nil
+		}
 		return false, err
 	}
 	peek := *q.r
@@ -206,7 +213,7 @@ func (q *request) keyFromFunc() (found bool, err error) {
 	value, err := q.g.cfg.KeyFrom(&peek)
 	q.r.Body = q.body.body()
 	if err != nil {
-		return false, fmt.Errorf("%w: %w", ErrKeyInvalid, err)
+		return false, fmt.Errorf("%w: %w: %w", ErrKeyInvalid, errKeyFrom, err)
 	}
 	if value == "" {
 		return false, nil

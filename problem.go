@@ -11,7 +11,8 @@ import (
 )
 
 // The one vocabulary: status tokens of Idempotency-Status, the last word of
-// problem types (urn:onceward:problem:…) and the outcomes in the log.
+// problem types (urn:onceward:problem:…) and the outcomes in the log. An outcome
+// is left out where the guard decided nothing: the scope refused, or failed.
 const (
 	statusExecuted    = "executed"
 	statusReplayed    = "replayed"
@@ -51,6 +52,18 @@ func (e *ProblemError) Error() string {
 	return "onceward: refused with " + strconv.Itoa(e.Status) + " " + http.StatusText(e.Status)
 }
 
+// outcomeClaimLost is the one outcome in the log that is no status: the answer
+// of a handler that lost its claim.
+const outcomeClaimLost = "claim-lost"
+
+// errUnreachable is a store that could not be asked, and nothing else that
+// keeps a request from being decided: only it may fail open.
+var errUnreachable = errors.New("onceward: the store does not answer")
+
+// errKeyFrom is a failure of Config.KeyFrom. Its cause is a stranger's text and
+// goes to the log only.
+var errKeyFrom = errors.New("onceward: the key could not be read from the request")
+
 // errScopeMissing is a guard that stands outside authentication.
 var errScopeMissing = errors.New("onceward: the scope is empty: the guard stands outside authentication")
 
@@ -74,6 +87,9 @@ func refusalOf(err error) refusal {
 	case errors.Is(err, ErrKeyMissing):
 		return refusal{statusKeyMissing, 400, 0, "An idempotency key is required", "Send a unique Idempotency-Key header with this request.",
 			"Не хватает имени запроса. Обновите страницу и попробуйте ещё раз."}
+	case errors.Is(err, errKeyFrom):
+		return refusal{statusKeyInvalid, 400, 0, "The idempotency key is not valid", "The key could not be read from the request.",
+			"Имя запроса испорчено. Обновите страницу и попробуйте ещё раз."}
 	case errors.Is(err, ErrKeyInvalid):
 		return refusal{statusKeyInvalid, 400, 0, "The idempotency key is not valid", strings.TrimPrefix(err.Error(), "onceward: "),
 			"Имя запроса испорчено. Обновите страницу и попробуйте ещё раз."}
@@ -102,11 +118,14 @@ func (q *request) refuse(err error) {
 			q.w.Header()[name] = values
 		}
 		p := Problem{Type: own.Type, Status: own.Status, Title: http.StatusText(own.Status), Detail: own.Detail}
+		if p.Status < 400 || p.Status > 599 { // no refusal; WriteHeader panics on some
+			p.Status, p.Title = http.StatusInternalServerError, http.StatusText(http.StatusInternalServerError)
+		}
 		if p.Type == "" {
 			p.Type = "about:blank"
 		}
 		q.writeProblem(p, p.Title, own.Detail)
-		q.log("refused", own.Status, err)
+		q.log("", p.Status, err)
 		return
 	}
 	f := refusalOf(err)
@@ -114,10 +133,7 @@ func (q *request) refuse(err error) {
 		f.status, f.retryAfter = busy.status, busy.retryAfter
 	}
 	h := q.w.Header()
-	outcome := f.token
-	if f.token == "" {
-		outcome = "failed"
-	} else {
+	if f.token != "" {
 		h.Set(StatusHeader, statusValue(f.token, q.key))
 	}
 	if f.retryAfter > 0 {
@@ -129,7 +145,7 @@ func (q *request) refuse(err error) {
 		p.Type = "about:blank"
 	}
 	q.writeProblem(p, f.title, f.ru)
-	q.log(outcome, f.status, err)
+	q.log(f.token, f.status, err)
 }
 
 // busyError is "in progress" with the two things that vary: how long to wait,

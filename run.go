@@ -163,7 +163,7 @@ func (u *run) renew() time.Duration {
 	case errors.Is(err, ErrClaimLost):
 		u.lost = true
 		u.cancel(ErrClaimLost)
-		u.log("claim-lost", 0, err)
+		u.log(outcomeClaimLost, 0, err)
 		return u.g.cfg.Lease
 	}
 	u.g.logger(slog.LevelWarn, "onceward: a lease was not renewed", "record", u.id.RecordID(), "error", err)
@@ -237,9 +237,9 @@ func (u *run) answer() {
 	// The work is done and its answer is true, whether it is kept or not.
 	c.finish(statusValue(statusExecuted+";unrecorded", u.key))
 	if errors.Is(err, ErrClaimLost) {
-		u.log("claim-lost", c.code, err)
+		u.log(outcomeClaimLost, c.code, err)
 	} else {
-		u.log("unrecorded", c.code, err)
+		u.log(statusExecuted+";unrecorded", c.code, err)
 	}
 }
 
@@ -259,12 +259,11 @@ func (u *run) complete(resp *Response) error {
 		u.leave()
 		return err
 	}
-	_ = u.g.once(func(ctx context.Context) error { // time for the repeats
-		return u.g.store.Extend(ctx, u.id, u.token, u.g.cfg.Lease, false)
-	})
 	// The answer goes out now, so what is recorded later must not share with it.
 	kept := Response{Status: resp.Status, Header: resp.Header.Clone(), Body: slices.Clone(resp.Body), BodyOmitted: resp.BodyOmitted}
 	record := func(ctx context.Context) error {
+		// The lease gives the repeats their time; a late owner completes without.
+		_ = u.g.store.Extend(ctx, u.id, u.token, u.g.cfg.Lease, false)
 		return u.g.store.Complete(ctx, u.id, u.token, &kept, u.g.cfg.Retention)
 	}
 	u.g.later(record, func(err error) {
