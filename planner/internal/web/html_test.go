@@ -168,6 +168,11 @@ func TestEveryFormHasItsOwnNameAndARouteOfTheTable(t *testing.T) {
 			if post := attr(n, "hx-post"); post != "" && post != action {
 				t.Errorf("%s: with a script the form goes to %q, without to %q", name, post, action)
 			}
+			// A second wish while the first is under way: htmx alone would keep it in
+			// the page, and drop it when the first one's answer replaces the row.
+			if strings.HasPrefix(attr(n, "hx-post"), "/tasks/") && attr(n, "hx-sync") != "this:replace" {
+				t.Errorf("%s: a second wish for %s may be dropped: hx-sync is %q", name, action, attr(n, "hx-sync"))
+			}
 			f := fields(n)
 			// R27, R33: announced, or marked and left alone.
 			off := attr(n, "data-outbox") == "off" || strings.HasPrefix(action, "/auth/")
