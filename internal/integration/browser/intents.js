@@ -8,8 +8,10 @@ import { tempFolder } from './processes.js';
 /**
  * @typedef {object} Intent
  * @property {string} person
- * @property {'create' | 'done' | 'undone'} wish
- * @property {string} task its title, which no other task of any person has
+ * @property {'create' | 'done' | 'undone' | 'trash' | 'restore'} wish
+ * @property {string} task its title, which no task of another person has
+ * @property {string} [id] of the task, as it stands in the form before the press; needed where several have one title
+ * @property {string} [tab]
  */
 
 /**
@@ -18,6 +20,7 @@ import { tempFolder } from './processes.js';
  * @property {string} person whose it is
  * @property {string} task
  * @property {boolean} done
+ * @property {boolean} [deleted] it lies in the trash
  */
 
 /**
@@ -32,14 +35,27 @@ export class IntentLog {
   #file = join(tempFolder('onceward-intents-'), 'intents.jsonl');
   #n = 0;
 
-  /** Must be called before the press. @param {Intent} intent */
+  /** Must be called before the press. @param {Intent} intent @returns {number} its number */
   write(intent) {
-    appendFileSync(this.#file, JSON.stringify({ n: ++this.#n, at: Date.now(), ...intent }) + '\n', { flush: true });
+    this.#append({ n: ++this.#n, at: Date.now(), ...intent });
+    return this.#n;
+  }
+
+  /** The finger came down beside it: that was no wish. @param {number} n */
+  missed(n) {
+    this.#append({ missed: n });
   }
 
   /** @returns {(Intent & {n: number, at: number})[]} */
   read() {
-    return readFileSync(this.#file, 'utf8').split('\n').filter(Boolean).map(line => JSON.parse(line));
+    const lines = readFileSync(this.#file, 'utf8').split('\n').filter(Boolean).map(line => JSON.parse(line));
+    const missed = new Set(lines.map(line => line.missed));
+    return lines.filter(line => line.n && !missed.has(line.n));
+  }
+
+  /** @param {object} line */
+  #append(line) {
+    appendFileSync(this.#file, JSON.stringify(line) + '\n', { flush: true });
   }
 
   /**
@@ -59,12 +75,16 @@ export class IntentLog {
  * @returns {Verdict}
  */
 export function judge(intents, found) {
-  /** @type {Map<string, {person: string, created: number, done: boolean}>} */
+  /** @typedef {{created: number, done: boolean, deleted: boolean}} Wished */
+  /** @type {Map<string, {person: string, tasks: Map<string, Wished>}>} by title, then by id where it is known */
   const meant = new Map();
-  for (const { person, wish, task } of intents) {
-    const m = meant.get(task) ?? { person, created: 0, done: false };
-    if (wish === 'create') m.created++;
-    else m.done = wish === 'done';
+  for (const { person, wish, task, id = '' } of intents) {
+    const m = meant.get(task) ?? { person, tasks: new Map() };
+    const t = m.tasks.get(id) ?? { created: 0, done: false, deleted: false };
+    if (wish === 'create') t.created++;
+    else if (wish === 'done' || wish === 'undone') t.done = wish === 'done';
+    else t.deleted = wish === 'trash';
+    m.tasks.set(id, t);
     meant.set(task, m);
   }
   /** @type {Map<string, Found[]>} */
@@ -75,10 +95,15 @@ export function judge(intents, found) {
   const verdict = { lost: [], doubled: [], reordered: [], foreign: [] };
   for (const [task, m] of meant) {
     const own = (there.get(task) ?? []).filter(f => f.person === m.person);
-    if (own.length < m.created) verdict.lost.push(`${m.person}: ${task}: meant ${m.created}, found ${own.length}`);
-    if (own.length > Math.max(m.created, 1)) verdict.doubled.push(`${m.person}: ${task}: meant ${m.created}, found ${own.length}`);
+    const states = [...m.tasks.values()].flatMap(t => Array.from({ length: Math.max(t.created, 1) }, () => look(t)));
+    const created = [...m.tasks.values()].reduce((sum, t) => sum + t.created, 0);
+    if (own.length < created) verdict.lost.push(`${m.person}: ${task}: meant ${created}, found ${own.length}`);
+    if (own.length > states.length) verdict.doubled.push(`${m.person}: ${task}: meant ${created}, found ${own.length}`);
     for (const f of own) {
-      if (f.done !== m.done) verdict.reordered.push(`${m.person}: ${task}: meant ${m.done ? 'done' : 'not done'}, found the contrary`);
+      // Of tasks with one title any may be the one that is meant to look so.
+      const at = states.indexOf(look(f));
+      if (at >= 0) states.splice(at, 1);
+      else if (states.length > 0) verdict.reordered.push(`${m.person}: ${task}: meant ${states.join(' or ')}, found ${look(f)}`);
     }
   }
   for (const f of found) {
@@ -87,3 +112,6 @@ export function judge(intents, found) {
   }
   return verdict;
 }
+
+/** How it is meant to look, or looks. @param {{done: boolean, deleted?: boolean}} task */
+const look = task => (task.done ? 'done' : 'not done') + (task.deleted ? ' and in the trash' : '');

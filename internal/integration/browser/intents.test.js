@@ -27,8 +27,24 @@ test('a task that is there twice is doubled', () => {
 test('an older wish that came last is reordered', () => {
   assert.deepEqual(judge(wishes, [right[0], right[1], { ...right[2], done: true }]), {
     ...none,
-    reordered: ['anna: c: meant not done, found the contrary'],
+    reordered: ['anna: c: meant not done, found done'],
   });
+});
+
+test('a task that was taken out of the trash and lies there is reordered', () => {
+  const bin = meant('anna', 'a', 'create', 'trash', 'restore');
+  assert.deepEqual(judge(bin, [{ person: 'anna', task: 'a', done: false, deleted: false }]), none);
+  assert.deepEqual(judge(bin, [{ person: 'anna', task: 'a', done: false, deleted: true }]).reordered, ['anna: a: meant not done, found not done and in the trash']);
+});
+
+test('two tasks of one name that were meant are neither lost nor doubled', () => {
+  const b = { person: 'boris', task: 'b', done: false };
+  assert.deepEqual(judge(meant('boris', 'b', 'create', 'create'), [b, b]), none);
+  assert.deepEqual(judge(meant('boris', 'b', 'create', 'create'), [b]).lost, ['boris: b: meant 2, found 1']);
+  assert.deepEqual(judge(meant('boris', 'b', 'create', 'create'), [b, b, b]).doubled, ['boris: b: meant 2, found 3']);
+  const two = [...meant('boris', 'b', 'create', 'done').map(i => ({ ...i, id: '1' })), ...meant('boris', 'b', 'create').map(i => ({ ...i, id: '2' }))];
+  assert.deepEqual(judge(two, [b, { ...b, done: true }]), none);
+  assert.deepEqual(judge(two, [b, b]).reordered, ['boris: b: meant done, found not done']);
 });
 
 test('a task under another account is lost for its owner and foreign to the other', () => {
@@ -47,5 +63,7 @@ test('the log is on disk before the press', () => {
   const log = new IntentLog();
   for (const w of wishes) log.write(w);
   assert.deepEqual(log.read().map(({ person, task, wish }) => ({ person, task, wish })), wishes);
+  assert.deepEqual(log.compare(right), none);
+  log.missed(log.write({ person: 'anna', wish: 'undone', task: 'a' }));
   assert.deepEqual(log.compare(right), none);
 });
