@@ -7,13 +7,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 
 	"github.com/onceward/onceward"
 	"github.com/onceward/onceward/memstore"
 )
 
 func Example() {
-	mux, orders := http.NewServeMux(), 0
+	mux, orders := http.NewServeMux(), new(atomic.Int64)
 	// README begins.
 	store := memstore.New(memstore.Config{}) // or sqlitestore.New(ctx, db, …): it outlives the process
 	user := func(r *http.Request) (string, error) { return r.Header.Get("X-User"), nil }
@@ -24,8 +25,8 @@ func Example() {
 	defer guard.Close(context.Background())
 
 	mux.Handle("POST /create-order", guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		orders++ // however often this request arrives, this runs once
-		fmt.Fprintf(w, "order %d", orders)
+		n := orders.Add(1) // however often this request arrives, this runs once
+		fmt.Fprintf(w, "order %d", n)
 	})))
 	// README ends.
 
