@@ -3,14 +3,17 @@ package orders_test
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/onceward/onceward"
+	"github.com/onceward/onceward/memstore"
 )
 
 // What the two seed texts ask for (requirements 17–32, 59–70 of docs/cases.md)
@@ -90,10 +93,30 @@ func TestRequirement30AfterItsRetentionAKeyIsUnknownAgain(t *testing.T) {
 	}, "-retention", "1s", "-sweep", "1h")
 }
 
+// It has to see the finished answer, so it stands around a handler and is no
+// helper inside one.
 func TestRequirement31TheGuardIsAMiddleware(t *testing.T) {
-	var middleware func(http.Handler) http.Handler = (*onceward.Guard)(nil).Handler
-	if middleware == nil {
-		t.Fatal("no middleware")
+	guard, err := onceward.New(memstore.New(memstore.Config{}), onceward.Unscoped, onceward.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var effects atomic.Int64
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Effects", fmt.Sprint(effects.Add(1)))
+		w.WriteHeader(http.StatusAccepted)
+	}))
+	for _, middleware := range []func(http.Handler) http.Handler{guard.Handler, http.NewCrossOriginProtection().Handler} {
+		handler = middleware(handler)
+	}
+	server := httptest.NewServer(handler)
+	t.Cleanup(func() {
+		server.Close()
+		closeGuard(t, guard)
+	})
+	first := mustTry(t, server.URL, request{key: "k"}).want(t, http.StatusAccepted, "executed")
+	mustTry(t, server.URL, request{key: "k"}).wantReplayOf(t, first)
+	if n := effects.Load(); n != 1 {
+		t.Errorf("effects=%d, want 1", n)
 	}
 }
 
