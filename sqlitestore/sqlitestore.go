@@ -16,7 +16,10 @@
 // time, so a pool of one (SetMaxOpenConns(1), the usual way to have one writer)
 // serves the application and the store in turn. While the application holds that
 // connection the store waits: a handler must not keep a transaction open while
-// it waits for another keyed request.
+// it waits for another keyed request. And since database/sql gives a free
+// connection to any of those who wait, not to the first, an application with
+// many handlers lets one of them at a time ask for it (a channel of one), or the
+// store's one batch, for which they all wait, is starved.
 //
 // Times are the wall clock's, because processes share them through the file: set
 // back by an hour, it prolongs leases and retentions by that hour.

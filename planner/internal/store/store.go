@@ -39,6 +39,12 @@ var migrations embed.FS
 // everything committed and never wait for the writer.
 type DB struct {
 	Write, Read *sql.DB
+
+	// turn lets one transaction at a time ask for the connection. database/sql
+	// gives a free connection to any of those who wait, not to the first; among a
+	// hundred transactions the one batch of the key store, which all of them
+	// wait for, would starve.
+	turn chan struct{}
 }
 
 // readers is enough to keep two or three cores busy with pages.
@@ -55,7 +61,7 @@ func Open(ctx context.Context, folder string) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("planner: finding the database: %w", err)
 	}
-	db := &DB{}
+	db := &DB{turn: make(chan struct{}, 1)}
 	if db.Write, err = open(path, "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)"); err != nil {
 		return nil, err
 	}
@@ -106,6 +112,12 @@ func (db *DB) Close() error {
 // committed when work returns nil, and nothing otherwise. The error is work's
 // own, so that errors.Is sees what it returned.
 func (db *DB) Tx(ctx context.Context, work func(*sql.Tx) error) error {
+	select {
+	case db.turn <- struct{}{}:
+		defer func() { <-db.turn }()
+	case <-ctx.Done():
+		return fmt.Errorf("planner: waiting to write: %w", context.Cause(ctx))
+	}
 	tx, err := db.Write.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("planner: beginning a transaction: %w", err)
