@@ -13,7 +13,7 @@ import (
 const form = "title=milk&_key=key-abc-123&note=%D0%B4%D0%B0"
 
 // Each mode, over real sockets: what the application saw and what the client
-// saw (gateway-check head, F1–F4, F8, F12; outbox.md 5's rig).
+// saw (every way in which a network fails at a request).
 func TestEveryModeDoesWhatItSays(t *testing.T) {
 	type want struct {
 		upstream int    // whole requests at the application
@@ -231,7 +231,7 @@ func TestAChangeOfModeEndsABlackholeUnforwarded(t *testing.T) {
 	}
 }
 
-// outbox.md 5, scenario 6: the hang that is there already stays, whatever the
+// Scenario 6 of the browser suite: the hang that is there already stays, whatever the
 // network does next.
 func TestABlackholeWithADurationOutlivesAChangeOfMode(t *testing.T) {
 	up := newUpstream(t, nil)

@@ -22,7 +22,7 @@ func warm(t *testing.T, addr string) *http.Client {
 	return c
 }
 
-// B098, design.md 8 (golang/go#19943): net/http's Transport takes the header
+// B098 (golang/go#19943): net/http's Transport takes the header
 // Idempotency-Key as leave to send a POST again when a reused connection dies
 // unanswered. The application, which has no guard, does the work twice, and the
 // client never learns of it.

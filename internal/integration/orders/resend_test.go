@@ -15,7 +15,7 @@ import (
 	"github.com/onceward/onceward/memstore"
 )
 
-// What was found by trying (design: "keep as regression tests").
+// What was found by trying, kept as regression tests.
 
 // keptAlive is a client with one warm connection to url.
 func keptAlive(t *testing.T, url string) *http.Client {
