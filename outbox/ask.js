@@ -2,7 +2,6 @@
 // How a page asks: which of its requests are announced, under which name, and
 // which row shows them.
 
-import { headers } from './announce.js';
 import { changes, deny, either } from './paths.js';
 
 /** @typedef {import('./intent.js').Wish} Wish */
@@ -17,32 +16,19 @@ import { changes, deny, either } from './paths.js';
  * @property {FormData} data
  * @property {boolean} multipart
  * @property {Element | null} [target] where the answer goes
- * @property {string} [swap] how
+ * @property {string} [style] how
  */
 
 /**
  * @typedef {object} Asked
+ * @property {string} key
  * @property {Wish} wish
- * @property {Element} el
- * @property {string} row its id
- * @property {string} label
- * @property {string} swap
+ * @property {Element} asker
+ * @property {string} el the id of the row that shows it
+ * @property {string} label what a person calls it
+ * @property {string} swap how and where its answer is put
  * @property {boolean} announce
  */
-
-/**
- * @param {FormData} data
- * @returns {{pairs: [string, string][], size: number}}
- */
-function weigh(data) {
-  let size = 0;
-  const pairs = [...data].map(([name, value]) => {
-    const text = typeof value === 'string' ? value : `\0${value.name}/${value.size}/${value.lastModified}`;
-    size += name.length + (typeof value === 'string' ? 3 * value.length : value.size);
-    return /** @type {[string, string]} */ ([name, text]);
-  });
-  return { pairs, size };
-}
 
 /**
  * The attribute: a form's property may be one of its fields, named "id".
@@ -51,21 +37,17 @@ function weigh(data) {
  */
 const idOf = (el) => el?.getAttribute('id') ?? '';
 
-/** @param {Element} el @param {Element | null} [target] */
-export function rowOf(el, target) {
-  return el.closest('[data-outbox-row]') ?? target ?? el;
-}
+/** @param {HTMLFormElement | null} form @returns {HTMLInputElement[]} the fields that hold an id made by the client */
+const idFields = (form) => [...(form?.querySelectorAll('input[data-outbox-id]') ?? [])].map((i) => /** @type {any} */ (i));
 
 /**
  * What an intent is an intent for: a row, else a form or a control. A wish is
  * known again after a reload if that has an id.
  *
  * @param {Element} el
- * @param {HTMLFormElement | null} form
+ * @param {Element | null} [form]
  */
-export function wishRow(el, form) {
-  return idOf(el.closest('[data-outbox-row]')) || idOf(form ?? el) || form || el;
-}
+export const wishRow = (el, form = el) => idOf(el.closest('[data-outbox-row]')) || idOf(form ?? el) || form || el;
 
 /**
  * What a person calls it: as the page says, or by what is written on it.
@@ -74,22 +56,14 @@ export function wishRow(el, form) {
  * @param {HTMLFormElement | null} form
  */
 function labelOf(el, form) {
-  const own = (el.closest('[data-outbox-label]') ?? form?.closest('[data-outbox-label]'))?.getAttribute('data-outbox-label');
-  if (own) return own;
-  const button = el.matches('form') ? el.querySelector('[type=submit],button:not([type])') : el;
-  const name = button && (button.getAttribute('aria-label') ?? button.getAttribute('title') ?? (button.textContent || /** @type {any} */ (button).value));
-  const typed = el === form || button?.matches('[type=submit],button:not([type])');
-  const field = typed && /** @type {HTMLInputElement | null} */ (form?.querySelector('textarea,input[type=text],input[type=search],input:not([type])'));
-  return [name, field && field.value]
-    .map((s) => String(s || '').trim().replace(/\s+/g, ' '))
-    .filter(Boolean)
-    .join(': ')
-    .slice(0, 120);
+  const said = (el.closest('[data-outbox-label]') ?? form?.closest('[data-outbox-label]'))?.getAttribute('data-outbox-label');
+  const submit = '[type=submit],button:not([type])';
+  const on = /** @type {any} */ (el === form ? el.querySelector(submit) : el);
+  const field = on?.matches(submit) && /** @type {any} */ (form)?.querySelector('textarea,input[type=text],input[type=search],input:not([type])');
+  const own = [on?.getAttribute('aria-label') ?? on?.title ?? '', field?.value].map((s) => String(s || '').trim().replace(/\s+/g, ' '));
+  own[0] ||= (on?.textContent || on?.value || '').trim().replace(/\s+/g, ' ');
+  return said || own.filter(Boolean).join(': ').slice(0, 120);
 }
-
-/** The fields that hold an id made by the client. @param {HTMLFormElement | null} form */
-const idFields = (form) =>
-  form ? [.../** @type {NodeListOf<HTMLInputElement>} */ (form.querySelectorAll('input[data-outbox-id]'))].map((i) => i.name) : [];
 
 /**
  * @param {{
@@ -108,28 +82,28 @@ export function createAsker({ owner, cfg, intents }) {
      * @param {Asking} a
      * @returns {Asked | null}
      */
-    ask(a) {
-      const url = new URL(a.url, document.baseURI);
-      url.hash = '';
-      if (!changes(a.method) || url.origin !== location.origin || denied.test(url.pathname)) return null;
-      const marked = a.el.closest('[data-outbox]')?.getAttribute('data-outbox');
-      if (marked === 'off') return null;
-      const secret = a.form?.querySelector('input[type=password],[autocomplete^="cc-"]');
-      const { pairs, size } = weigh(a.data);
-      const row = rowOf(a.el, a.target);
-      const wish = intents.choose(wishRow(a.el, a.form), { method: a.method, url: url.href, pairs, idFields: idFields(a.form) });
-      const announce = !!owner && !secret && (!a.multipart || marked === 'on') && size <= cfg.maxBody;
+    ask({ el, form, by, method, url, data, multipart, target, style }) {
+      const { origin, pathname, search } = new URL(url, document.baseURI);
+      const marked = el.closest('[data-outbox]')?.getAttribute('data-outbox');
+      if (!changes(method) || origin !== location.origin || denied.test(pathname) || marked === 'off') return null;
+      let size = 0;
+      const pairs = [...data].map(([name, v]) => {
+        const text = typeof v === 'string' ? v : `\0${v.name}/${v.size}/${v.lastModified}`;
+        size += name.length + (typeof v === 'string' ? 3 * v.length : v.size);
+        return /** @type {[string, string]} */ ([name, text]);
+      });
+      const wish = intents.choose(wishRow(el, form), { method, url: origin + pathname + search, pairs, idFields: idFields(form).map((i) => i.name) });
+      const secret = form?.querySelector('input[type=password],[autocomplete^="cc-"]');
       return {
+        key: wish.key,
         wish,
-        el: a.el,
-        row: idOf(row),
-        label: labelOf(a.by ?? a.el, a.form),
-        swap: idOf(a.target) && a.swap ? `${a.swap} #${CSS.escape(idOf(a.target))}` : '',
-        announce,
+        asker: el,
+        el: idOf(el.closest('[data-outbox-row]') ?? target ?? el),
+        label: labelOf(by ?? el, form),
+        swap: !style || !idOf(target) ? '' : `${style} #${CSS.escape(idOf(target))}`,
+        announce: !!owner && !secret && (!multipart || marked === 'on') && size <= cfg.maxBody,
       };
     },
-    /** @param {Asked} asked */
-    headers: (asked) => headers({ key: asked.wish.key, owner, label: asked.label, el: asked.row, swap: asked.swap }),
     /**
      * Puts the name into the form's fields, where a plain submission and a
      * browser that sends again by itself take it from.
@@ -146,9 +120,7 @@ export function createAsker({ owner, cfg, intents }) {
         form.prepend(field); // the guard reads the first part of a multipart body
       }
       field.value = wish.key;
-      for (const [name, value] of Object.entries(wish.ids)) {
-        for (const i of /** @type {NodeListOf<HTMLInputElement>} */ (form.querySelectorAll('input[data-outbox-id]'))) if (i.name === name) i.value = value;
-      }
+      for (const i of idFields(form)) i.value = wish.ids[i.name] ?? i.value;
     },
   };
 }

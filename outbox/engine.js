@@ -153,7 +153,10 @@ export function createOutbox({
         const by = { at: now(), lock: !!lock && !paused, cfg };
         const spot = await within(store.change((s) => place(s, entry, body, by), { strict: true }), cfg.storeLimit).catch(() => null);
         const kept = spot && /ed$/.test(spot.kind);
-        if (kept) live.order = ++order;
+        if (kept) {
+          live.order = ++order;
+          tell({ type: 'outbox-placed', key: entry.key });
+        }
         placed();
         if (!kept) return unprotected(entry, body, live, spot);
         if (spot.atOnce) live.close({ kind: 'queued' });

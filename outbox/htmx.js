@@ -35,14 +35,12 @@ export function watchHtmx(page) {
   function name(el, method, url, data, headers, target, set) {
     const form = el instanceof HTMLFormElement ? el : (/** @type {any} */ (el).form ?? el.closest('form'));
     const encoding = inherited(el, 'encoding') ?? (el === form && form.getAttribute('enctype'));
-    const asked = page.ask({ el, form, method: method.toUpperCase(), url, data, multipart: encoding === 'multipart/form-data', target, swap: swapOf(el) });
+    const asked = page.ask({ el, form, method: method.toUpperCase(), url, data, multipart: encoding === 'multipart/form-data', target, style: swapOf(el) });
     if (!asked) return;
-    const { key, ids } = asked.wish;
-    for (const [field, value] of Object.entries({ ...ids, [keyField]: key })) if (data.has(field)) set(field, value);
-    if (form?.querySelector(`input[name="${keyField}"]`)) page.fill(form, asked.wish);
-    const announce = asked.announce && (page.controlled() || page.able);
-    Object.assign(headers, announce ? page.headers(asked) : { 'Idempotency-Key': key });
-    if (announce) page.began(key, asked);
+    const { key, wish } = asked;
+    for (const [field, value] of Object.entries({ ...wish.ids, [keyField]: key })) if (data.has(field)) set(field, value);
+    if (form?.querySelector(`input[name="${keyField}"]`)) page.fill(form, wish);
+    Object.assign(headers, asked.announce ? page.begin(asked) : { 'Idempotency-Key': key });
   }
 
   /** The key, if the request was announced. @param {Record<string, string>} [h] */
@@ -56,7 +54,7 @@ export function watchHtmx(page) {
   const answered = (event, h, status, get) => {
     const key = h['Idempotency-Key'];
     // No swap and no "successful", at which pages clear their forms.
-    if (!key || !page.heard(key, status, get)) return false;
+    if (!key || !page.flights.heard(key, status, get)) return false;
     event.preventDefault();
     return true;
   };
@@ -64,12 +62,20 @@ export function watchHtmx(page) {
   // htmx 2: XMLHttpRequest.
   on('configRequest', (d) => name(d.elt, d.verb, d.path, d.formData, d.headers, d.target, (n, v) => (d.parameters[n] = v)));
   on('beforeSend', ({ xhr, pathInfo, requestConfig: { headers, verb } }) => {
-    if (!told(headers) || page.controlled()) return;
+    const key = told(headers);
+    if (!key) return;
     // This one object and no other.
-    xhr.send = async (/** @type {any} */ body) => (await page.local()).play(xhr, pathInfo.finalRequestPath, { method: verb.toUpperCase(), headers, body });
+    xhr.send = async (/** @type {any} */ body) => {
+      const init = { method: verb.toUpperCase(), headers, body };
+      const url = pathInfo.finalRequestPath;
+      await page.flights.turn(key, url, init);
+      delete xhr.send;
+      if (page.controlled()) xhr.send(body);
+      else (await page.local()).play(xhr, page.send(url, init));
+    };
   });
   on('beforeOnLoad', ({ xhr, requestConfig }, event) => answered(event, requestConfig.headers, xhr.status, (n) => xhr.getResponseHeader(n)));
-  for (const type of ['sendError', 'sendAbort', 'timeout']) on(type, (d) => page.rejected(told(d.requestConfig?.headers)));
+  for (const type of ['sendError', 'sendAbort', 'timeout']) on(type, (d) => page.flights.rejected(told(d.requestConfig?.headers)));
 
   // htmx 4: fetch.
   const sent = new Set();
@@ -77,14 +83,18 @@ export function watchHtmx(page) {
     if (r.body instanceof FormData) name(sourceElement, r.method, r.action, r.body, r.headers, target, (n, v) => r.body.set(n, v));
   });
   on('before:request', ({ ctx }) => {
-    if (!told(ctx.request.headers)) return;
+    const key = told(ctx.request.headers);
+    if (!key) return;
     sent.add(ctx);
-    if (!page.controlled()) ctx.fetch = page.fetchHere;
+    ctx.fetch = async (/** @type {string} */ url, /** @type {any} */ { signal, ...init }) => {
+      await page.flights.turn(key, url, init);
+      return page.send(url, { ...init, signal });
+    };
   });
   on('before:response', ({ ctx }, event) => {
     if (answered(event, ctx.request.headers, ctx.response.status, (n) => ctx.response.headers.get(n))) ctx.hx = {};
   });
   on('finally:request', ({ ctx }) => {
-    if (sent.delete(ctx) && !ctx.response) void page.rejected(told(ctx.request.headers));
+    if (sent.delete(ctx) && !ctx.response) void page.flights.rejected(told(ctx.request.headers));
   });
 }

@@ -49,12 +49,11 @@ export function startLocal(given, newKey, tell) {
    * Answers an XMLHttpRequest that htmx was about to send.
    *
    * @param {any} xhr
-   * @param {string} url
-   * @param {RequestInit} init
+   * @param {Promise<Response>} answer
    */
-  async function play(xhr, url, init) {
+  async function play(xhr, answer) {
     try {
-      const r = await fetchHere(url, init);
+      const r = await answer;
       const text = await r.text();
       const own = { readyState: 4, status: r.status, response: text, responseText: text, responseURL: r.url };
       for (const [name, value] of Object.entries(own)) Object.defineProperty(xhr, name, { value });

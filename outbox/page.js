@@ -10,6 +10,7 @@
 
 import { headers as announce } from './announce.js';
 import { createAsker, wishRow } from './ask.js';
+import { createFlights } from './flight.js';
 import { watchForms } from './forms.js';
 import { watchHtmx } from './htmx.js';
 import { createIntents } from './intent.js';
@@ -35,15 +36,9 @@ const able = !!navigator.locks && !!globalThis.indexedDB;
 const after = (/** @type {number} */ ms) => new Promise((ok) => setTimeout(ok, ms));
 
 const intents = createIntents({ newKey, keyField: cfg.keyField });
+const asker = createAsker({ owner: owner ?? '', cfg, intents });
+const flights = createFlights({ cfg, send, find, say, put, answered: intents.answered });
 
-/** Who asked, by key. @type {Map<string, {el: Element, row: string}>} */
-const asked = new Map();
-/** Requests of this page that its own code waits for. @type {Set<string>} */
-const inFlight = new Set();
-/** Keys that this page was told to wait for. @type {Set<string>} */
-const waiting = new Set();
-/** What was told of a request before its own answer came. @type {Map<string, any>} */
-const early = new Map();
 /** @type {any[]} */
 let entries = [];
 let shown = '';
@@ -58,26 +53,14 @@ let here = null;
 class Outbox extends EventTarget {
   snapshot = { ...summary([], owner ?? '', since, cfg.softLimit), stored: true, controlled: controlled() };
 
-  /** Sends it now. @param {string} key what it is then: waiting, sending, gone */
-  retry(key) {
-    return decide('retry', key);
-  }
-
-  /** Gives it up. @param {string} key discarded; sending: it is on its way already; gone */
-  discard(key) {
-    return decide('discard', key);
-  }
-
+  /** Sends it now. @param {string} key @returns what it is then: waiting, sending, gone */
+  retry = (key) => decide('retry', key);
+  /** Gives it up. @param {string} key @returns discarded; sending: it is on its way already; gone */
+  discard = (key) => decide('discard', key);
   /** Does it again under a new name, even if it was done before. @param {string} key */
-  resend(key) {
-    return decide('resend', key);
-  }
-
-  /** Asks the server what became of it. @param {string} key done, refused, waiting, ask, … */
-  look(key) {
-    return decide('look', key);
-  }
-
+  resend = (key) => decide('resend', key);
+  /** Asks the server what became of it. @param {string} key @returns done, refused, waiting, ask, … */
+  look = (key) => decide('look', key);
   /** Sends what may be sent now. */
   flush() {
     void kick(true);
@@ -97,17 +80,18 @@ class Outbox extends EventTarget {
     if (!owner || !changes((init.method ?? '').toUpperCase()) || !(controlled() || able)) return fetch(url, init);
     const headers = new Headers(init.headers);
     const key = headers.get('Idempotency-Key') ?? newKey();
-    for (const [name, value] of Object.entries(announce({ key, owner, label, el }))) headers.set(name, value);
-    page.began(key, { el: document.getElementById(el) ?? document.documentElement, row: el });
+    const asker = document.getElementById(el) ?? document.documentElement;
+    for (const [name, value] of Object.entries(page.begin({ key, label, el, asker }))) headers.set(name, value);
+    init.headers = headers;
+    await flights.turn(key, String(url), init);
     try {
-      const r = await (controlled() ? fetch : fetchHere)(String(url), { ...init, headers });
-      page.heard(key, r.status, (name) => r.headers.get(name));
+      const r = await send(String(url), init);
+      flights.heard(key, r.status, (name) => r.headers.get(name));
       return r;
     } catch (error) {
-      inFlight.delete(key);
-      if (!early.has(key) && !(await find(key))) throw error;
-      page.queued(key);
-      return Response.json({ outbox: 'queued', key }, { status: 202, headers: { [cfg.queuedHeader]: '1' } });
+      const r = await flights.rejected(key);
+      if (!r) throw error;
+      return r;
     }
   }
 }
@@ -122,7 +106,8 @@ function local() {
 }
 
 /** @param {string} url @param {RequestInit} init */
-async function fetchHere(url, init) {
+async function send(url, init) {
+  if (controlled()) return fetch(url, init);
   const l = await local();
   if (owner != null) await l.outbox.greet({ owner, since }).catch(() => {});
   return l.fetchHere(url, init);
@@ -166,13 +151,14 @@ function arm() {
 
 /** @param {any} m what the worker tells */
 function hear(m) {
+  if (m?.type === 'outbox-placed') flights.placed(m.key);
   if (m?.type !== 'outbox') return;
   entries = m.entries;
   const next = { ...summary(entries, owner ?? '', Date.now(), cfg.softLimit), stored: m.stored, controlled: controlled() };
   outbox.snapshot = next;
   intents.restore(next.entries);
   heard();
-  for (const event of m.events) if (event.owner === owner) tell(event);
+  for (const event of m.events) if (event.owner === owner) flights.tell(event);
   const text = JSON.stringify(next);
   if (text !== shown) outbox.dispatchEvent(new CustomEvent('change', { detail: next }));
   if (next.pending && !shown) void navigator.storage?.persist?.().catch(() => {});
@@ -180,41 +166,36 @@ function hear(m) {
   arm();
 }
 
-/** @param {any} event */
-async function tell(event) {
-  const { key, kind, live, html, trigger, swap, el } = event;
-  const own = asked.get(key);
-  if (inFlight.has(key)) return early.set(key, event);
-  early.delete(key);
-  if (kind === 'unsaved') return own && page.unsaved(key);
-  intents.answered(key);
-  asked.delete(key);
-  // Whoever was answered at once has shown it; a refusal is said to the element.
-  const waited = waiting.delete(key);
-  if (live && !waited && !(own && kind === 'refused')) return;
+/**
+ * Shows an answer that came late.
+ *
+ * @param {any} event
+ * @param {Element} [asker]
+ */
+async function put(event, asker) {
+  const { el, swap, html, trigger } = event;
   // What replaces a row would undo the sight of its later wish; what is added
   // beside others hides nothing.
   const later = !/^(before|after)/.test(swap) && entries.some((e) => e.owner === owner && e.el && e.el === el && inLine(e));
-  let on = own?.el;
-  if (kind === 'delivered' && !later && (html || trigger)) on = (await local().catch(() => null))?.put(event, on) ?? on;
-  say(kind, { el: on, row: own?.row || el }, event);
+  return later || !(html || trigger) ? null : local().then((l) => l.put(event, asker), () => null);
 }
 
 /**
  * @param {string} kind
- * @param {{el?: Element, row: string} | undefined} who asked
+ * @param {{asker?: Element, el?: string}} who asked
  * @param {any} detail
  */
-function say(kind, who, { key, status, html, text }) {
-  const on = (who?.el?.isConnected && who.el) || document.getElementById(who?.row ?? '') || document;
-  on.dispatchEvent(new CustomEvent(`outbox:${kind}`, { bubbles: true, detail: { key, status, html, text } }));
+function say(kind, { asker, el }, { status, html, text, ...event }) {
+  const on = (asker?.isConnected && asker) || document.getElementById(el ?? '') || document;
+  on.dispatchEvent(new CustomEvent(`outbox:${kind}`, { bubbles: true, detail: { key: event.key, status, html, text } }));
 }
 
 /** The entry as it is now, in the line or out of it. @param {string} key @returns {Promise<any>} */
 async function find(key) {
   const news = new Promise((ok) => (heard = () => ok(0)));
   void kick();
-  await Promise.race([news, after(3_000)]);
+  // A worker that is ended again and again says nothing, but the page can look.
+  await Promise.race([news, after(3_000), after(100).then(local).then((l) => l.outbox.state()).then(hear)]);
   return entries.find((e) => e.key === key);
 }
 
@@ -223,72 +204,43 @@ const page = {
   cfg,
   owner: owner ?? '',
   intents,
+  flights,
   controlled,
-  able,
   local,
-  fetchHere,
-  ...createAsker({ owner: owner ?? '', cfg, intents }),
-  /** @param {string} key @param {{el: Element, row: string}} who asked */
-  began(key, who) {
-    asked.set(key, who);
-    inFlight.add(key);
+  send,
+  fill: asker.fill,
+  /** @param {import('./ask.js').Asking} a */
+  ask(a) {
+    const asked = asker.ask(a);
+    if (asked) asked.announce &&= controlled() || able;
+    return asked;
   },
   /**
-   * An answer came. An answer of the outbox's own is no success.
+   * A request of this page is about to go out.
    *
-   * @param {string} key
-   * @param {number} status
-   * @param {(name: string) => string | null} get
-   * @returns {boolean} whether it was the outbox's own
+   * @param {import('./flight.js').Who} who
+   * @param {boolean} [nav]
+   * @returns the headers that announce it
    */
-  heard(key, status, get) {
-    inFlight.delete(key);
-    if (get(cfg.queuedHeader)) page.queued(key);
-    else if (get('X-Outbox-Unsaved')) page.unsaved(key);
-    else {
-      // A proxy's answer, or "still in progress", leaves the intent open.
-      if (status < 500 && !/^(in-progress|unavailable|quota)/.test(get('Idempotency-Status') ?? '')) intents.answered(key);
-      if (early.has(key)) void tell(early.get(key));
-      return false;
-    }
-    return true;
+  begin(who, nav) {
+    const { key, label, el, swap } = who;
+    flights.begin(who, nav);
+    return announce({ key, owner: owner ?? '', label, el, swap });
   },
-  /** @param {string} key */
-  queued(key) {
-    inFlight.delete(key);
-    waiting.add(key);
-    say('queued', asked.get(key), { key });
-    if (early.has(key)) void tell(early.get(key));
-  },
-  /** @param {string} key */
-  unsaved(key) {
-    const who = asked.get(key);
-    clearTimeout(leaving);
-    for (const of of [asked, inFlight, waiting, early]) of.delete(key);
-    say('unsaved', who, { key });
-  },
-  /** The request failed in this page; it may lie safely in the store all the same. @param {string} key */
-  async rejected(key) {
-    if (!inFlight.delete(key)) return;
-    waiting.add(key);
-    if (early.has(key)) return tell(early.get(key));
-    for (const ms of [0, 1_000]) {
-      await after(ms);
-      const e = await find(key);
-      if (!waiting.has(key)) return; // told meanwhile
-      if (e) return inLine(e) && page.queued(key);
-    }
-    page.unsaved(key);
-  },
-  /** A plain form is on its way, and this page with it. @param {string} key @param {{el: Element, row: string}} who */
-  left(key, who) {
-    asked.set(key, who);
+  /**
+   * A plain form is on its way, and this page with it.
+   *
+   * @param {import('./flight.js').Who} who
+   * @param {string} url
+   * @param {RequestInit} init
+   */
+  left(who, url, init) {
+    void flights.turn(who.key, url, { ...init, headers: page.begin(who, true) });
     // The worker answers by its soft limit. A page that still stands after that
     // has lost its worker, and the browser would wait for ever.
     leaving = setTimeout(async () => {
-      if (await find(key)) return location.assign(location.href.split('#')[0]);
-      stop();
-      page.unsaved(key);
+      if (await flights.rejected(who.key)) location.assign(location.href.split('#')[0]);
+      else stop();
     }, cfg.softLimit + 2_000);
   },
 };
@@ -311,7 +263,7 @@ addEventListener('pageshow', ({ persisted }) => {
   // Going back to a form with something typed in it and sending it unchanged is
   // the same wish. A mere button says what it says anew.
   for (const form of document.forms) {
-    if (!form.querySelector('textarea,select,input:not([type=hidden],[type=submit],[type=image],[type=button])')) intents.close(wishRow(form, form));
+    if (!form.querySelector('textarea,select,input:not([type=hidden],[type=submit],[type=image],[type=button])')) intents.close(wishRow(form));
   }
 });
 addEventListener('pagehide', () => clearTimeout(leaving));

@@ -312,7 +312,7 @@ export function world({ seed = 1, config = {} } = {}) {
         later: (fn, ms) => clock.later(() => me.alive && fn(), ms),
         never: clock.never,
         visible: () => w.visible,
-        tell: (m) => me.alive && w.told.push(m),
+        tell: (m) => me.alive && m.type === 'outbox' && w.told.push(m),
       });
       return Object.assign(me, {
         outbox,

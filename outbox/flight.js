@@ -1,0 +1,171 @@
+// @ts-check
+// The requests of one page, from the tap to the answer. The page's own code waits
+// for an answer; the worker tells of it too, earlier or later; the request may
+// fail here and lie safely in the store. Whoever asked is told once.
+
+/**
+ * @typedef {object} Who
+ * @property {string} key
+ * @property {string} el the id of the row that shows it
+ * @property {Element} asker
+ * @property {string} [label]
+ * @property {string} [swap] how and where its answer is put
+ */
+
+/**
+ * @typedef {object} Flight
+ * @property {Who} who
+ * @property {boolean} nav a form's navigation: this page waits for no answer
+ * @property {boolean} open the page's own code waits for the answer
+ * @property {boolean} waits it was told "it waits"
+ * @property {boolean} lost it failed in the page
+ * @property {boolean} shown the page's own code has got the answer
+ * @property {any} news what the worker told before the own answer came
+ * @property {() => void} placed lets the next one go
+ * @property {() => Promise<Response>} again
+ * @property {any} timer
+ */
+
+/**
+ * @param {{
+ *   cfg: {softLimit: number, queuedHeader: string},
+ *   send: (url: string, init: RequestInit) => Promise<Response>,
+ *   find: (key: string) => Promise<any>,
+ *   say: (kind: string, who: Partial<Who>, detail: any) => void,
+ *   put: (event: any, asker?: Element) => Promise<Element | null>,
+ *   answered: (key: string) => void,
+ * }} page find: the entry, if it is stored; put: shows a late answer
+ */
+export function createFlights({ cfg, send, find, say, put, answered }) {
+  /** @type {Map<string, Flight>} */
+  const flights = new Map();
+  // One is not let out before the one before it is put down: should the worker
+  // end in between, it goes once more, and would then come after it.
+  let last = Promise.resolve();
+
+  /** Whoever asked is told that it waits, once. @param {Flight} f */
+  function wait(f) {
+    f.placed();
+    if (!f.waits) say('queued', f.who, {});
+    f.waits = true;
+  }
+
+  /** What became of it is known. @param {any} event @param {Flight} [f] */
+  async function end(event, f) {
+    const { key, kind, live } = event;
+    flights.delete(key);
+    clearTimeout(f?.timer);
+    f?.placed();
+    if (kind !== 'unsaved') answered(key);
+    // What was answered at once has been shown; a refusal is said to the element.
+    const late = !live || f?.waits || f?.lost;
+    if (!late && !(f && kind === 'refused')) return;
+    if (kind === 'unsaved' && !f) return;
+    const asker = f?.who.asker;
+    const at = kind === 'delivered' && !f?.shown ? await put(event, asker) : null;
+    say(kind, { asker: at ?? asker, el: f?.who.el || event.el }, event);
+  }
+
+  const flight = {
+    /** @param {Who} who @param {boolean} [nav] the page goes with it */
+    begin(who, nav = false) {
+      /** @type {Flight} */
+      const f = { who, nav, open: true, waits: false, lost: false, shown: false, news: null, placed() {}, again: () => Promise.reject(), timer: 0 };
+      flights.set(who.key, f);
+      // The worker answers by its soft limit. It may have ended meanwhile, and the
+      // browser may wait for longer than a person does.
+      f.timer = setTimeout(async () => {
+        f.placed();
+        if (f.open && (await find(who.key)) && f.open) wait(f);
+      }, cfg.softLimit + 200);
+    },
+
+    /**
+     * Its turn to go out, and how it would go once more.
+     *
+     * @param {string} key
+     * @param {string} url
+     * @param {RequestInit} init
+     */
+    async turn(key, url, init) {
+      const f = flights.get(key);
+      if (!f) return;
+      const before = last;
+      last = new Promise((ok) => (f.placed = ok));
+      f.again = () => send(url, init);
+      await before;
+    },
+
+    /** It is put down. @param {string} key */
+    placed: (key) => flights.get(key)?.placed(),
+
+    /**
+     * An answer came.
+     *
+     * @param {string} key
+     * @param {number} status
+     * @param {(name: string) => string | null} get
+     * @returns {boolean} whether it is the outbox's own, which is no success
+     */
+    heard(key, status, get) {
+      const f = flights.get(key);
+      if (f) f.open = false;
+      if (get(cfg.queuedHeader)) {
+        if (f) wait(f);
+      } else if (get('X-Outbox-Unsaved')) {
+        void end({ kind: 'unsaved', key }, f);
+        return true;
+      } else {
+        // A proxy's answer, or "still in progress", leaves the intent open.
+        if (status < 500 && !/^(in-progress|unavailable|quota)/.test(get('Idempotency-Status') ?? '')) answered(key);
+        clearTimeout(f?.timer);
+        f?.placed();
+        if (f) f.shown = true;
+      }
+      if (f?.news) void end(f.news, f);
+      return !f?.shown && !!get(cfg.queuedHeader);
+    },
+
+    /**
+     * The request failed in the page; it may lie safely in the store all the same.
+     *
+     * @param {string} key
+     * @returns {Promise<Response | null>} null: nothing has it
+     */
+    async rejected(key) {
+      const f = flights.get(key);
+      if (!f?.open) return null;
+      f.open = false;
+      f.lost = true;
+      const queued = Response.json({ outbox: 'queued', key }, { status: 202, headers: { [cfg.queuedHeader]: '1' } });
+      for (const ms of [0, 500, 1_000]) {
+        await new Promise((ok) => setTimeout(ok, ms));
+        if (f.news) await end(f.news, f);
+        const e = flights.has(key) && (await find(key));
+        if (!flights.has(key)) return queued; // told meanwhile
+        if (e) {
+          if (e.state !== 'refused' && e.state !== 'ask') wait(f);
+          return queued;
+        }
+        // The worker ended before it was put down. Under its name it may go again.
+        const r = await f.again().catch(() => null);
+        if (!r) continue;
+        if (flight.heard(key, r.status, (name) => r.headers.get(name))) return r;
+        f.shown = false;
+        const html = /html/.test(r.headers.get('Content-Type') ?? '') ? await r.clone().text() : '';
+        if (flights.has(key)) await end({ ...f.who, kind: r.ok ? 'delivered' : 'refused', status: r.status, html }, f);
+        return r;
+      }
+      await end({ kind: 'unsaved', key }, f);
+      return null;
+    },
+
+    /** The worker tells what became of it. @param {any} event */
+    tell(event) {
+      const f = flights.get(event.key);
+      if (f?.open && !(f.nav && event.kind === 'unsaved')) f.news = event;
+      else void end(event, f);
+    },
+  };
+  return flight;
+}

@@ -1,0 +1,207 @@
+// @ts-check
+import assert from 'node:assert/strict';
+import { mock, test } from 'node:test';
+import { createFlights } from './flight.js';
+
+const drain = async () => {
+  for (let i = 0; i < 20; i++) await Promise.resolve();
+};
+
+/** A page with a worker that does what it is told to. */
+function make() {
+  const p = {
+    said: /** @type {string[]} */ ([]),
+    put: /** @type {string[]} */ ([]),
+    sent: /** @type {string[]} */ ([]),
+    closed: /** @type {string[]} */ ([]),
+    stored: new Map(),
+    /** @type {(url: string) => Promise<Response>} */
+    net: async () => new Response('ok'),
+    flights: /** @type {ReturnType<typeof createFlights>} */ (/** @type {any} */ (null)),
+    /** @param {string} key */
+    async begin(key) {
+      p.flights.begin({ key, el: `row-${key}`, asker: /** @type {any} */ ({}), swap: 'outerHTML #x' });
+      await p.flights.turn(key, `/${key}`, {});
+    },
+    /** @param {string} key @param {number} status @param {Record<string, string>} [headers] */
+    heard: (key, status, headers = {}) => p.flights.heard(key, status, (n) => new Headers(headers).get(n)),
+  };
+  p.flights = createFlights({
+    cfg: { softLimit: 1_000, queuedHeader: 'X-Outbox-Queued' },
+    send: async (url) => {
+      p.sent.push(url);
+      return p.net(url);
+    },
+    find: async (key) => p.stored.get(key),
+    say: (kind, who) => p.said.push(`${kind} ${who.el}`),
+    put: async (event) => {
+      p.put.push(event.html);
+      return null;
+    },
+    answered: (key) => p.closed.push(key),
+  });
+  return p;
+}
+const delivered = (/** @type {any} */ more) => ({ kind: 'delivered', el: 'row-k', key: 'k', html: '<li>', status: 200, ...more });
+
+test('an answer at once: nothing is said, nothing is put, whichever comes first', async () => {
+  for (const first of ['answer', 'message']) {
+    const p = make();
+    await p.begin('k');
+    if (first === 'message') p.flights.tell(delivered({ live: true }));
+    assert.equal(p.heard('k', 200, { 'Idempotency-Status': 'executed' }), false);
+    if (first === 'answer') p.flights.tell(delivered({ live: true }));
+    await drain();
+    assert.deepEqual([p.said, p.put, p.closed.includes('k')], [[], [], true], first);
+  }
+});
+
+test('queued, then delivered: said twice, put once', async () => {
+  const p = make();
+  await p.begin('k');
+  assert.equal(p.heard('k', 202, { 'X-Outbox-Queued': '1' }), true);
+  p.flights.tell(delivered({ live: false }));
+  await drain();
+  assert.deepEqual([p.said, p.put], [['queued row-k', 'delivered row-k'], ['<li>']]);
+});
+
+test('what another page asked for, or this one before it was reloaded, is put when it comes late, not when it was answered at once', async () => {
+  const p = make();
+  p.flights.tell(delivered({ live: false }));
+  p.flights.tell(delivered({ live: true }));
+  p.flights.tell({ kind: 'unsaved', key: 'k' });
+  await drain();
+  assert.deepEqual([p.said, p.put], [['delivered row-k'], ['<li>']]);
+});
+
+test('a refusal is said to the element, at once or late', async () => {
+  for (const live of [true, false]) {
+    const p = make();
+    await p.begin('k');
+    p.heard('k', live ? 422 : 202, live ? { 'Idempotency-Status': 'executed' } : { 'X-Outbox-Queued': '1' });
+    p.flights.tell({ kind: 'refused', key: 'k', el: 'row-k', status: 422, text: 'no', live });
+    await drain();
+    assert.equal(p.said.at(-1), 'refused row-k');
+    assert.deepEqual(p.put, []);
+  }
+});
+
+test('4.5.6, 0.1: rejected, and the entry is there: it waits, and nobody is shown an error', async () => {
+  const p = make();
+  await p.begin('k');
+  p.stored.set('k', { state: 'sending' });
+  const r = await p.flights.rejected('k');
+  assert.equal(r?.status, 202);
+  assert.deepEqual([p.said, p.sent], [['queued row-k'], []]);
+  p.flights.tell(delivered({ live: true }));
+  await drain();
+  assert.deepEqual([p.said.at(-1), p.put], ['delivered row-k', ['<li>']]);
+});
+
+test('rejected, and the answer was told already', async () => {
+  const p = make();
+  await p.begin('k');
+  p.flights.tell(delivered({ live: true }));
+  assert.equal((await p.flights.rejected('k'))?.status, 202);
+  assert.deepEqual([p.said, p.put, p.sent], [['delivered row-k'], ['<li>'], []]);
+});
+
+test('rejected, and nothing has it: it goes once more under its name', async () => {
+  const p = make();
+  await p.begin('k');
+  p.net = async () => new Response('<li>again', { headers: { 'Content-Type': 'text/html' } });
+  const r = await p.flights.rejected('k');
+  assert.equal(await r?.text(), '<li>again');
+  assert.deepEqual([p.sent, p.said, p.put], [['/k'], ['delivered row-k'], ['<li>again']]);
+  p.flights.tell(delivered({ live: true }));
+  await drain();
+  assert.equal(p.put.length, 1);
+});
+
+test('rejected, goes once more, and waits then', async () => {
+  const p = make();
+  await p.begin('k');
+  p.net = async () => new Response('', { status: 202, headers: { 'X-Outbox-Queued': '1' } });
+  assert.equal((await p.flights.rejected('k'))?.status, 202);
+  assert.deepEqual(p.said, ['queued row-k']);
+});
+
+test('rejected for good: the person is told that it is not kept', async () => {
+  const p = make();
+  await p.begin('k');
+  p.net = () => Promise.reject(new TypeError('Failed to fetch'));
+  assert.equal(await p.flights.rejected('k'), null);
+  assert.deepEqual([p.said, p.sent.length], [['unsaved row-k'], 3]);
+  assert.equal(await p.flights.rejected('k'), null, 'once');
+});
+
+test('unsaved is said once, by the answer or by the message', async () => {
+  for (const first of ['answer', 'message']) {
+    const p = make();
+    await p.begin('k');
+    if (first === 'message') p.flights.tell({ kind: 'unsaved', key: 'k' });
+    assert.equal(p.heard('k', 507, { 'X-Outbox-Unsaved': '1' }), true);
+    if (first === 'answer') p.flights.tell({ kind: 'unsaved', key: 'k' });
+    await drain();
+    assert.deepEqual(p.said, ['unsaved row-k'], first);
+  }
+});
+
+test('one goes out when the one before it is put down, answered, or lost for good', async () => {
+  for (const how of ['placed', 'answered', 'lost']) {
+    const p = make();
+    await p.begin('k');
+    let out = false;
+    const second = p.begin('l').then(() => (out = true));
+    await drain();
+    assert.equal(out, false, how);
+    if (how === 'placed') p.flights.placed('k');
+    if (how === 'answered') p.heard('k', 200);
+    if (how === 'lost') {
+      p.stored.set('k', { state: 'waiting' });
+      await p.flights.rejected('k');
+    }
+    await second;
+  }
+});
+
+test('a page says "it waits" by itself when the worker has ended, and only of what is stored', async () => {
+  mock.timers.enable({ apis: ['setTimeout'] });
+  try {
+    const p = make();
+    for (const key of ['k', 'l', 'm']) p.flights.begin({ key, el: `row-${key}`, asker: /** @type {any} */ ({}) });
+    p.stored.set('k', { state: 'sending' });
+    p.stored.set('m', { state: 'sending' });
+    p.heard('m', 200);
+    mock.timers.tick(1_200);
+    await drain();
+    assert.deepEqual(p.said, ['queued row-k']);
+    // The answer comes after all: it is shown by who waited for it.
+    assert.equal(p.heard('k', 200, { 'Idempotency-Status': 'executed' }), false);
+    p.flights.tell(delivered({ live: true }));
+    await drain();
+    assert.deepEqual([p.said, p.put], [['queued row-k', 'delivered row-k'], []]);
+  } finally {
+    mock.timers.reset();
+  }
+});
+
+test('a form on its way: "not kept" is said at once, what was done is known when the page still stands', async () => {
+  const p = make();
+  for (const key of ['k', 'l']) p.flights.begin({ key, el: `row-${key}`, asker: /** @type {any} */ ({}) }, true);
+  p.flights.tell({ kind: 'unsaved', key: 'k' });
+  p.flights.tell(delivered({ key: 'l', el: 'row-l', live: true, html: '' }));
+  await drain();
+  assert.deepEqual(p.said, ['unsaved row-k']);
+  assert.equal(await p.flights.rejected('k'), null);
+  assert.equal((await p.flights.rejected('l'))?.status, 202);
+});
+
+test('a proxy\'s answer and "still in progress" leave the intent open', async () => {
+  const p = make();
+  for (const [status, word] of /** @type {[number, string][]} */ ([[502, ''], [409, 'in-progress;key="k"'], [503, 'unavailable']])) {
+    await p.begin('k');
+    p.heard('k', status, { 'Idempotency-Status': word });
+  }
+  assert.deepEqual(p.closed, []);
+});
