@@ -10,6 +10,8 @@ import (
 	"net/http/httptest"
 	"net/textproto"
 	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -267,4 +269,72 @@ func FuzzAnyBodyUnderOneKeyIsTheSameRequestOnlyIfItIsTheSame(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestATruncatedFormTakesNoKeyFromElsewhereEither(t *testing.T) { // B136
+	cfg := onceward.Config{KeyFrom: func(r *http.Request) (string, error) {
+		return r.Header.Get("X-Request-Name"), nil
+	}}
+	for _, kind := range []string{"application/x-www-form-urlencoded", "multipart/form-data; boundary=b"} {
+		r := newRig(t, nil, cfg, echo)
+		req := request("", "", "Content-Type", kind, "X-Request-Name", "k")
+		req.Body = io.NopCloser(io.MultiReader(strings.NewReader("text=half"), iotest.ErrReader(io.ErrUnexpectedEOF)))
+		req.ContentLength = -1
+		want(t, r.do(req), 400, "")
+		r.wantRuns(0)
+	}
+	// Nor does one that is over the limit, cut where the limit is: it has no name,
+	// and its handler gets every byte once.
+	cfg.MaxRequest = 10
+	r := newRig(t, nil, cfg, echo)
+	req := request("", "text=1234567890", "Content-Type", "application/x-www-form-urlencoded", "X-Request-Name", "k")
+	req.ContentLength = -1
+	if w := r.do(req); w.Header().Get("Idempotency-Status") != "" || w.Body.String() != "15 -1 <nil>" {
+		t.Errorf("got %v %q", w.Header(), w.Body)
+	}
+}
+
+func TestADiskThatCannotSpoolIs503AndNotTheClientsFault(t *testing.T) {
+	r := newRig(t, nil, onceward.Config{MaxMemory: 1, SpoolDir: filepath.Join(t.TempDir(), "gone")}, echo)
+	chunked := request("k", "1234567890")
+	chunked.ContentLength = -1
+	want(t, r.do(chunked), 503, "unavailable") // a 400 would tell an outbox to give the change up
+	want(t, r.post("k", "1234567890"), 503, "unavailable")
+	named := request("", "_key=k&text=1234567890", "Content-Type", "application/x-www-form-urlencoded")
+	want(t, r.do(named), 503, "unavailable")
+	r.wantRuns(0)
+}
+
+func TestAFormOnDiskIsSearchedForItsKeyWithoutTakingItIntoMemory(t *testing.T) {
+	r := newRig(t, nil, onceward.Config{MaxMemory: 1 << 10}, echo)
+	big := "text=" + strings.Repeat("a", 8<<20) + "&_%6bey=other"
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	want(t, r.post("k", big, "Content-Type", "application/x-www-form-urlencoded"), 400, "key-invalid")
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 4<<20 {
+		t.Errorf("a form of 8 MiB, of which 1 KiB may be in memory, took %d bytes", took)
+	}
+	same := "text=" + strings.Repeat("a", 1<<20) + "&_key=k"
+	want(t, r.post("k", same, "Content-Type", "application/x-www-form-urlencoded"), 200, "executed")
+}
+
+func TestAPromisedLengthTakesNoMemoryBeforeTheBytesCome(t *testing.T) {
+	r := newRig(t, nil, onceward.Config{}, echo)
+	send := func() {
+		req := request("k", "")
+		req.Body = io.NopCloser(iotest.ErrReader(io.ErrUnexpectedEOF))
+		req.ContentLength = 1 << 20
+		want(t, r.do(req), 400, "")
+	}
+	send()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range 16 {
+		send()
+	}
+	runtime.ReadMemStats(&after)
+	if took := (after.TotalAlloc - before.TotalAlloc) / 16; took > 256<<10 {
+		t.Errorf("a request that promised 1 MiB and sent nothing took %d bytes", took)
+	}
 }

@@ -1,6 +1,7 @@
 package onceward
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -154,11 +155,32 @@ func (q *request) fieldValues(kind string, body io.Reader) ([]string, error) {
 	if q.body.file == nil {
 		return formValues(string(q.body.mem), field), nil
 	}
-	text, err := io.ReadAll(body)
-	if err != nil {
-		return nil, fmt.Errorf("%w: spool: %w", ErrUnavailable, err)
+	return spooledValues(body, field)
+}
+
+// spooledValues is formValues for a body that is too large for memory: it holds
+// one pair at a time, and of a long one the start.
+func spooledValues(body io.Reader, field string) (values []string, err error) {
+	r := bufio.NewReaderSize(body, 4<<10)
+	for {
+		slice, err := r.ReadSlice('&')
+		pair := strings.TrimSuffix(string(slice), "&")
+		if err == bufio.ErrBufferFull {
+			// Far longer than a key: if it is the key's field at all, no valid one.
+			name, _, _ := strings.Cut(pair, "=")
+			pair = name + "=%00"
+		}
+		for err == bufio.ErrBufferFull {
+			_, err = r.ReadSlice('&')
+		}
+		if err != nil && err != io.EOF {
+			return nil, fmt.Errorf("%w: spool: %w", ErrUnavailable, err)
+		}
+		values = append(values, formValues(pair, field)...)
+		if err == io.EOF {
+			return values, nil
+		}
 	}
-	return formValues(string(text), field), nil
 }
 
 // formValues picks one field out of a urlencoded body without parsing the rest.
@@ -198,12 +220,14 @@ func (q *request) peekFirstPart() (found bool, err error) {
 }
 
 func (q *request) keyFromFunc() (found bool, err error) {
-	rest := q.r.Body
+	rest, tried := q.r.Body, q.body != nil
 	if err := q.readBody(); err != nil {
 		if errors.Is(err, ErrTooLarge) && !q.g.cfg.Require {
 			// Where the key is cannot be read, so the request has none; its handler
 			// gets every byte.
-			q.r.Body = &prefixed{io.MultiReader(q.body.reader(), failing{rest, err}), rest}
+			if !tried { // else it is put together already
+				q.r.Body = &prefixed{io.MultiReader(q.body.reader(), failing{rest, err}), rest}
+			}
 			return false, nil
 		}
 		return false, err
@@ -222,13 +246,15 @@ func (q *request) keyFromFunc() (found bool, err error) {
 	return err == nil, err
 }
 
-// readBody takes the whole body into q.body, once.
+// readBody takes the whole body into q.body, once. When that failed it fails
+// again: what came of such a body names nothing.
 func (q *request) readBody() error {
 	if q.body != nil {
-		return nil
+		return q.bodyErr
 	}
 	q.store.spool, q.store.memory = &q.g.spool, q.g.cfg.MaxMemory
 	q.store.mem = q.store.small[:0]
 	q.body = &q.store
-	return q.body.fill(q.r, q.g.cfg.MaxRequest)
+	q.bodyErr = q.body.fill(q.r, q.g.cfg.MaxRequest)
+	return q.bodyErr
 }

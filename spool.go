@@ -11,7 +11,7 @@ import (
 )
 
 // errSpoolFull means that MaxSpool is in use by other requests.
-var errSpoolFull = errors.New("onceward: the spool is full")
+var errSpoolFull = fmt.Errorf("%w: the spool is full", ErrUnavailable)
 
 // spool is the room on disk that one guard's requests share.
 type spool struct {
@@ -50,10 +50,13 @@ func (b *buffer) Write(p []byte) (int, error) {
 	n, err := b.file.Write(p)
 	b.size += int64(n)
 	if err != nil {
-		return n, fmt.Errorf("onceward: spool: %w", err)
+		return n, spoolError(err)
 	}
 	return n, nil
 }
+
+// spoolError is a disk that fails: no fault of the client's, who may try again.
+func spoolError(err error) error { return fmt.Errorf("%w: spool: %w", ErrUnavailable, err) }
 
 func (b *buffer) book(n int64) error {
 	if b.spool.used.Add(n) > b.spool.max {
@@ -72,12 +75,12 @@ func (b *buffer) toDisk() error {
 	}
 	f, err := os.CreateTemp(b.spool.dir, "onceward-*")
 	if err != nil {
-		return fmt.Errorf("onceward: spool: %w", err)
+		return spoolError(err)
 	}
 	_ = os.Remove(f.Name())
 	if _, err := f.Write(b.mem); err != nil {
 		_ = f.Close()
-		return fmt.Errorf("onceward: spool: %w", err)
+		return spoolError(err)
 	}
 	b.file, b.mem = f, nil
 	return nil
@@ -134,8 +137,9 @@ func (b *buffer) fill(r *http.Request, limit int64) error {
 	if r.ContentLength > limit {
 		return fmt.Errorf("%w: the limit is %d bytes", ErrTooLarge, limit)
 	}
-	if n := r.ContentLength; n > 0 && n <= b.memory {
-		// The common body: of a known, small size.
+	if n := r.ContentLength; n > 0 && n <= min(b.memory, 64<<10) {
+		// The common body: of a known, small size. A large one gets its memory as
+		// it comes: to promise a megabyte costs a client nothing.
 		b.mem = b.small[:min(n, int64(len(b.small)))]
 		if n > int64(len(b.small)) {
 			b.mem = make([]byte, n)
@@ -153,8 +157,8 @@ func (b *buffer) fill(r *http.Request, limit int64) error {
 	}
 	n, err := io.Copy(b, io.LimitReader(r.Body, limit+1))
 	switch {
-	case errors.Is(err, errSpoolFull):
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	case errors.Is(err, ErrUnavailable):
+		return err
 	case err != nil:
 		return bodyError(err)
 	case n > limit:
