@@ -38,12 +38,14 @@ type capture struct {
 	buf      buffer
 	declared int64 // the handler's Content-Length, or -1
 	length   int64 // bytes that the handler wrote
+	unframed bool  // HTTP/1.0: without a length, the end of the connection is the answer's
+	endless  bool  // so it is with this answer: nobody can tell its end from a crash
 	early    bool  // the answer went out before its end
 	flushed  bool  // by the handler's wish
 	held     []byte
 	status   []string // room for Idempotency-Status, beside the header's values
 	gone     bool     // the client does not take it any more
-	detached bool     // ServeHTTP has returned, or is about to
+	detached bool     // the handler has returned, or its client was told that it still runs
 }
 
 var _ interface {
@@ -118,6 +120,8 @@ func (c *capture) writeHeader(code int) {
 			delete(h, "Content-Length") // as net/http does
 		}
 	}
+	c.endless = c.unframed && c.declared < 0
+	delete(h, "Transfer-Encoding") // "identity" would take an answer's end away
 }
 
 func (c *capture) restoreOuter() {
@@ -148,12 +152,15 @@ func (c *capture) Write(p []byte) (int, error) {
 		p = p[:n]
 	}
 	if !c.early {
-		if _, err := c.buf.Write(p); err == nil {
+		kept, err := c.buf.Write(p)
+		if err == nil {
 			c.length += int64(n)
 			return n, tooMuch
 		}
-		// No room on disk: what came so far goes out now.
+		// No room on disk: what came so far goes out now, and with it what the
+		// disk still took of p.
 		c.start()
+		p = p[kept:]
 	}
 	c.length += int64(n)
 	c.stream(p)
@@ -201,7 +208,8 @@ func (c *capture) stream(p []byte) {
 // Flush implements http.Flusher.
 func (c *capture) Flush() { _ = c.FlushError() }
 
-// FlushError sends what there is so far, and everything later as it comes.
+// FlushError sends what there is so far, and everything later as it comes. To a
+// client that could not tell a crash from the end it sends nothing yet.
 func (c *capture) FlushError() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -209,6 +217,9 @@ func (c *capture) FlushError() error {
 		return http.ErrHandlerTimeout
 	}
 	c.writeHeader(http.StatusOK)
+	if c.endless {
+		return http.ErrNotSupported
+	}
 	c.flushed = true
 	if !c.early {
 		c.start()
@@ -252,6 +263,14 @@ func (c *capture) detach() bool {
 	}
 	c.detached = true
 	return true
+}
+
+// seal ends what the handler, or a goroutine that it left behind, may do here.
+// From then on the answer is the guard's and needs no lock.
+func (c *capture) seal() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.detached = true
 }
 
 // silent reports whether the handler has written nothing.

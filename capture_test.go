@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -314,5 +316,99 @@ func TestCORSHeadersAreReplayedToTheSameOriginOnly(t *testing.T) { // design 3.4
 	}
 	if v := other.Header.Get("Access-Control-Allow-Origin"); v != "" {
 		t.Errorf("another origin got %q", v)
+	}
+}
+
+// raw sends one request as it stands and returns all that comes back until the
+// server closes the connection.
+func raw(t *testing.T, srv *httptest.Server, request string) string {
+	t.Helper()
+	conn, err := net.Dial("tcp", srv.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := io.WriteString(conn, request); err != nil {
+		t.Fatal(err)
+	}
+	answer, _ := io.ReadAll(conn) // a cut connection is an answer too
+	return string(answer)
+}
+
+// To a client of HTTP/1.0 the end of the connection is the end of the answer: a
+// crash in mid-stream looks just like a success, so nothing may have been
+// promised by then.
+func TestAnAnswerWithoutAVisibleEndPromisesNothingBeforeItIsRecorded(t *testing.T) { // B108, B113
+	for name, unframed := range map[string]struct{ proto, te string }{
+		"HTTP/1.0": {"HTTP/1.0", ""},
+		"identity": {"HTTP/1.1", "identity"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var fail atomic.Bool
+			srv := server(t, onceward.Config{MaxSpool: 8, MaxResponse: 4}, func(w http.ResponseWriter, r *http.Request) {
+				if unframed.te != "" {
+					w.Header().Set("Transfer-Encoding", unframed.te)
+				}
+				_, _ = io.WriteString(w, "half ")
+				if r.URL.Query().Get("full") != "" {
+					_, _ = io.WriteString(w, strings.Repeat("an answer ", 2000)) // more than the spool has room for
+				} else {
+					w.(http.Flusher).Flush()
+				}
+				if fail.Load() {
+					panic(http.ErrAbortHandler)
+				}
+				_, _ = io.WriteString(w, "whole")
+			})
+			for _, path := range []string{"/flushed", "/flushed?full=1"} {
+				fail.Store(true)
+				req := "POST " + path + " " + unframed.proto + "\r\nHost: x\r\nConnection: close\r\nX-User: ann\r\nIdempotency-Key: " + path + "\r\nContent-Length: 1\r\n\r\nx"
+				got := raw(t, srv, req)
+				framed := strings.Contains(got, "Transfer-Encoding: chunked")
+				if strings.Contains(got, "Status: executed") && !framed {
+					t.Errorf("%s: half an answer says that the work is done:\n%s", path, got)
+				}
+				fail.Store(false)
+				got = raw(t, srv, req)
+				if !strings.Contains(got, "half ") || !strings.Contains(got, "whole") {
+					t.Errorf("%s: the retry got\n%s", path, got)
+				}
+				if got = raw(t, srv, req); !strings.Contains(got, "Status: replayed") {
+					t.Errorf("%s: the repeat got\n%s", path, got)
+				}
+			}
+		})
+	}
+}
+
+func TestAWriterThatIsKeptAfterTheEndTouchesNoAnswer(t *testing.T) {
+	stop, stopped := make(chan struct{}), make(chan error, 1)
+	r := newRig(t, nil, onceward.Config{}, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "mine")
+		go func() {
+			for {
+				select {
+				case <-stop:
+					_, err := io.WriteString(w, "late")
+					stopped <- err
+					return
+				default:
+					_, _ = io.WriteString(w, "")
+					_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+				}
+			}
+		}()
+	})
+	w := r.post("k", "x")
+	close(stop)
+	if err := <-stopped; err == nil {
+		t.Error("a write after the handler's end was accepted")
+	}
+	if w.Body.String() != "mine" {
+		t.Errorf("got %q", w.Body)
+	}
+	if again := r.post("k", "x"); again.Body.String() != "mine" {
+		t.Errorf("the replay has %q", again.Body)
 	}
 }

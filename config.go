@@ -93,7 +93,10 @@ type Config struct {
 	// "true" (Stripe's is "Idempotent-Replayed: true").
 	ReplayedHeader string
 	// Error writes the guard's own refusals. Status, Retry-After and
-	// Idempotency-Status are set already; it writes the rest. Nil means
+	// Idempotency-Status are set already; it writes the rest. Past MaxRuntime, when
+	// the handler still has the request, r.Header has only what asks for a form of
+	// answer: Accept, Accept-Language, Cookie, HX-Request, Origin, Outbox-Owner and
+	// Sec-Fetch-Mode. Nil means
 	// application/problem+json, a small page for a form navigation, a fragment
 	// for HX-Request.
 	Error func(w http.ResponseWriter, r *http.Request, p Problem)

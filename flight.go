@@ -18,12 +18,15 @@ type flights struct {
 }
 
 type flight struct {
-	claims int
+	claims int           // being made, or running
+	runs   int           // of them, those that run
+	taking bool          // one of those being made may take over
 	wake   chan struct{} // closed when a run of the key ends; nil while nobody waits
 }
 
-// enter announces a claim. alone: no other claim of this key is under way here,
-// so a take-over displaces no run of ours. ok is false after Close.
+// enter announces a claim; left or started ends that. alone: it may take over,
+// for no run of this key is under way here that it could displace. Only one
+// claim at a time may, however many wait. ok is false after Close.
 func (f *flights) enter(key Key) (alone, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -31,22 +34,49 @@ func (f *flights) enter(key Key) (alone, ok bool) {
 		return false, false
 	}
 	fl := f.byKey[key]
+	alone = fl.runs == 0 && !fl.taking
 	fl.claims++
+	fl.taking = fl.taking || alone
 	f.byKey[key] = fl
 	f.active++
-	return fl.claims == 1, true
+	return alone, true
 }
 
-// leave ends what enter began. ran: the key's state has changed.
-func (f *flights) leave(key Key, ran bool) {
+// left ends a claim that was not granted.
+func (f *flights) left(key Key, alone bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	fl := f.byKey[key]
-	fl.claims--
-	if ran && fl.wake != nil {
+	fl.taking = fl.taking && !alone
+	f.drop(key, fl)
+}
+
+// started makes a run of a claim that was granted.
+func (f *flights) started(key Key, alone bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fl := f.byKey[key]
+	fl.runs++
+	fl.taking = fl.taking && !alone
+	f.byKey[key] = fl
+}
+
+// ran ends a run: the key's state has changed.
+func (f *flights) ran(key Key) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fl := f.byKey[key]
+	fl.runs--
+	if fl.wake != nil {
 		close(fl.wake)
 		fl.wake = nil
 	}
+	f.drop(key, fl)
+}
+
+// drop takes one claim out of fl. f.mu is held.
+func (f *flights) drop(key Key, fl flight) {
+	fl.claims--
 	if fl.claims == 0 {
 		delete(f.byKey, key)
 	} else {

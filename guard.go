@@ -100,6 +100,7 @@ type request struct {
 	id      Key
 	body    *buffer
 	store   buffer      // what body points to once it is read
+	bodyErr error       // why it could not be read whole
 	asking  lazyContext // of the first Claim
 	attempt int
 }
@@ -198,9 +199,10 @@ func (q *request) claim(c Claim) (rec Record, claimed bool, err error) {
 		c.TakeOver = alone
 		rec, claimed, err = q.ask(c)
 		if err == nil && claimed {
+			q.g.flights.started(q.id, alone)
 			return rec, true, nil
 		}
-		q.g.flights.leave(q.id, false)
+		q.g.flights.left(q.id, alone)
 		switch {
 		case err != nil:
 			return rec, false, err
@@ -282,6 +284,9 @@ func (q *request) ask(c Claim) (rec Record, claimed bool, err error) {
 		}
 	}
 	q.g.giveBack(c.Key, c.Token)
+	if errors.Is(err, ErrEncoding) { // it was reached, and has a record of a later version
+		return rec, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
 	return rec, false, fmt.Errorf("%w: %w: %w", ErrUnavailable, errUnreachable, err)
 }
 

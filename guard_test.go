@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -584,4 +585,111 @@ func TestConfigNamesTheFieldThatIsWrong(t *testing.T) {
 	if _, err := onceward.New(memstore.New(memstore.Config{}), nil, onceward.Config{}); err == nil {
 		t.Error("a guard without a scope was made")
 	}
+}
+
+// A record that cannot be read is a record: the work may be done already.
+func TestARecordThatCannotBeReadNeverFailsOpen(t *testing.T) {
+	store := &faulty{Store: memstore.New(memstore.Config{}), claim: func() error { return onceward.ErrEncoding }}
+	r := newRig(t, store, onceward.Config{FailOpen: true}, created)
+	want(t, r.post("k", "x"), 503, "unavailable")
+	r.wantRuns(0)
+}
+
+func TestARefusalThatPanicsDoesNotHoldTheKeyForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		broken := true
+		cfg := onceward.Config{MaxRuntime: time.Second, Error: func(w http.ResponseWriter, _ *http.Request, p onceward.Problem) {
+			if broken {
+				panic(http.ErrAbortHandler) // as a writer outside does when the client has gone
+			}
+			w.WriteHeader(p.Status)
+		}}
+		r := newRig(t, nil, cfg, func(w http.ResponseWriter, _ *http.Request) { <-release })
+		func() {
+			defer func() { _ = recover() }()
+			r.post("k", "x")
+		}()
+		broken = false
+		close(release)
+		time.Sleep(time.Hour)
+		want(t, r.post("k", "x"), 200, "executed")
+	})
+}
+
+func TestAHandlerPastMaxRuntimeMayStillChangeItsRequest(t *testing.T) {
+	stop := make(chan struct{})
+	cfg := onceward.Config{MaxRuntime: 20 * time.Millisecond, Error: func(w http.ResponseWriter, r *http.Request, p onceward.Problem) {
+		if r.Header.Get("HX-Request") != "true" || r.Header.Get("Accept-Language") != "ru" {
+			t.Errorf("the refusal cannot tell for whom it is: %v", r.Header)
+		}
+		w.WriteHeader(p.Status)
+	}}
+	r := newRig(t, nil, cfg, func(w http.ResponseWriter, req *http.Request) {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+				req.Header.Set("X-Mine", strconv.Itoa(i)) // the map is the handler's as long as it runs
+			}
+		}
+	})
+	want(t, r.post("k", "x", "HX-Request", "true", "Accept-Language", "ru"), 503, "in-progress")
+	close(stop)
+}
+
+func TestACrowdOfWaitersStillTakesOverWhatADeadProcessLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New(memstore.Config{})
+		dead := &saver{Store: mem}
+		newRig(t, dead, onceward.Config{}, created).post("k", "x")
+		// The same claim, by a process that is gone; its lease ends while they wait.
+		claim := dead.claim
+		other := memstore.New(memstore.Config{})
+		claim.Lease = 2 * time.Second
+		if _, ok, err := other.Claim(t.Context(), claim); err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		r := newRig(t, &slow{other, 50 * time.Millisecond}, onceward.Config{Wait: true}, created)
+		var done sync.WaitGroup
+		codes := make([]int, 300)
+		for i := range codes {
+			done.Go(func() {
+				time.Sleep(time.Duration(i) * 7 * time.Millisecond)
+				codes[i] = r.post("k", "x").Code
+			})
+		}
+		done.Wait()
+		for i, code := range codes {
+			if code != 201 {
+				t.Fatalf("waiter %d got %d: nobody took the claim over", i, code)
+			}
+		}
+		r.wantRuns(1)
+	})
+}
+
+// saver remembers the last claim that was made.
+type saver struct {
+	onceward.Store
+	claim onceward.Claim
+}
+
+func (s *saver) Claim(ctx context.Context, c onceward.Claim) (onceward.Record, bool, error) {
+	s.claim = c
+	return s.Store.Claim(ctx, c)
+}
+
+// slow is a store behind a network.
+type slow struct {
+	onceward.Store
+	pause time.Duration
+}
+
+func (s *slow) Claim(ctx context.Context, c onceward.Claim) (onceward.Record, bool, error) {
+	time.Sleep(s.pause)
+	rec, claimed, err := s.Store.Claim(ctx, c)
+	time.Sleep(s.pause)
+	return rec, claimed, err
 }

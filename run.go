@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -28,6 +29,9 @@ type run struct {
 	token       Token
 	capture     capture
 	next        http.Handler
+	seen        http.Request // what the guard still reads while the handler may change its own
+	place       url.URL      // seen's
+	asked       [len(answerForm)][]string
 	recording   lazyContext // of the first Complete
 
 	panicked any // what the handler panicked with
@@ -53,14 +57,16 @@ func (u *run) execute(next http.Handler, rec Record) {
 	u.parent, u.detached = u.r.Context(), !cfg.CancelWithClient
 	u.capture.init(u.w, cfg.MaxResponse, &u.g.spool)
 	u.capture.tokenFor = u
+	u.capture.unframed = !u.r.ProtoAtLeast(1, 1)
 	u.changed.L = &u.life
+	r := u.handlers()
 	now := time.Now()
 	u.deadline = now.Add(cfg.MaxRuntime)
 	u.expires = now.Add(cfg.Lease / 3)
 	u.life.Lock()
 	u.timer = time.AfterFunc(min(cfg.Lease/3, cfg.MaxRuntime), u.tick)
 
-	go u.handle()
+	go u.handle(r)
 
 	for !u.ended && !u.over {
 		u.changed.Wait()
@@ -71,14 +77,21 @@ func (u *run) execute(next http.Handler, rec Record) {
 		u.cancel(errMaxRuntime)
 		if u.capture.detach() {
 			// No second copy starts: the lease stays renewed while the goroutine
-			// lives, and only its end frees the key.
-			u.refuse(fmt.Errorf("%w: %w", &busyError{http.StatusServiceUnavailable, 2 * time.Second}, errMaxRuntime))
+			// lives, and only its end frees the key. Somebody waits for that before
+			// the client is told, for a refusal can panic.
 			u.g.flights.begin()
 			go func() {
 				defer u.g.flights.end()
 				u.waitForHandler()
 				u.settleDetached()
 			}()
+			u.seen.Header = make(http.Header, len(answerForm))
+			for i, name := range answerForm {
+				if u.asked[i] != nil {
+					u.seen.Header[name] = u.asked[i]
+				}
+			}
+			u.refuse(fmt.Errorf("%w: %w", &busyError{http.StatusServiceUnavailable, 2 * time.Second}, errMaxRuntime))
 			return
 		}
 		u.waitForHandler()
@@ -94,12 +107,29 @@ func (u *run) waitForHandler() {
 	}
 }
 
-// handle is the handler's goroutine.
-func (u *run) handle() {
+// answerForm are the headers that say in which form a refusal is wanted.
+var answerForm = [...]string{"Accept", "Accept-Language", "Cookie", "Hx-Request", "Origin", "Outbox-Owner", "Sec-Fetch-Mode"}
+
+// handlers gives the handler the request, and leaves to the guard what it still
+// needs of it: past MaxRuntime both go on, and a handler may change its header
+// and its URL at any time.
+func (u *run) handlers() *http.Request {
 	r := u.r.WithContext(u)
 	r.Body = u.body.body()
 	r.ContentLength = u.body.size
 	r.TransferEncoding = nil
+
+	u.seen, u.place = *u.r, *u.r.URL
+	u.seen.URL = &u.place
+	for i, name := range answerForm {
+		u.asked[i] = u.r.Header[name]
+	}
+	u.r = &u.seen
+	return r
+}
+
+// handle is the handler's goroutine.
+func (u *run) handle(r *http.Request) {
 	u.aborted = true
 	defer func() {
 		if u.aborted {
@@ -184,13 +214,17 @@ func (u *run) stopRenewing() (lost bool) {
 func (u *run) settle() {
 	defer u.cancel(nil)
 	c := &u.capture
+	if !u.aborted && c.silent() && u.Err() == nil {
+		c.WriteHeader(http.StatusOK)
+	}
+	c.seal()
 	switch {
 	case u.aborted:
 		u.release()
 		c.buf.free()
 		u.log(statusReleased, 0, fmt.Errorf("the handler panicked: %v", u.panicked))
 		u.repanic()
-	case c.silent() && u.Err() != nil:
+	case c.code == 0:
 		// It obeyed its cancelled context and wrote nothing: that is no answer,
 		// least of all an empty 200.
 		cause := context.Cause(u)
@@ -200,9 +234,6 @@ func (u *run) settle() {
 		} else {
 			u.refuse(fmt.Errorf("%w: %w", &busyError{http.StatusConflict, 2 * time.Second}, cause))
 		}
-	case c.silent():
-		c.WriteHeader(http.StatusOK)
-		fallthrough
 	default:
 		u.answer()
 	}
@@ -286,7 +317,7 @@ func (u *run) release() {
 	u.leave()
 }
 
-func (u *run) leave() { u.g.flights.leave(u.id, true) }
+func (u *run) leave() { u.g.flights.ran(u.id) }
 
 // settleDetached ends the claim of a handler whose client was told long ago
 // that it still runs. Nothing it made was sent, so nothing of it is kept.
@@ -301,9 +332,10 @@ func (u *run) settleDetached() {
 
 // tokenFor is the status of an answer that must go out before it can be
 // completed. It is read at the answer's clean end only, and that waits for the
-// completion.
+// completion. Where no end can be seen it promises nothing, and the client asks
+// again.
 func (u *run) tokenFor(code int) string {
-	if stored(code) {
+	if stored(code) && !u.capture.endless {
 		return statusValue(statusExecuted, u.key)
 	}
 	return statusValue(statusReleased, u.key)
