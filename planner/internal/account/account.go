@@ -70,7 +70,7 @@ func New(db *store.DB, now func() time.Time) *Accounts {
 // it is ErrLoginTaken. Errors about the input wrap ErrLoginInvalid,
 // ErrPasswordShort or ErrPasswordLong.
 func (a *Accounts) Register(ctx context.Context, login, password, locale, tz string) (User, error) {
-	login, err := cleanLogin(login)
+	login, err := CleanLogin(login)
 	if err != nil {
 		return User{}, err
 	}
@@ -111,7 +111,7 @@ func (a *Accounts) Register(ctx context.Context, login, password, locale, tz str
 // Login finds the account of that login and password, or ErrWrongPassword, after
 // the same work whether the login exists or not.
 func (a *Accounts) Login(ctx context.Context, login, password string) (User, error) {
-	login, err := cleanLogin(login)
+	login, err := CleanLogin(login)
 	if err != nil || len(password) > MaxPassword {
 		return User{}, ErrWrongPassword
 	}
@@ -169,9 +169,10 @@ func (a *Accounts) byLogin(ctx context.Context, login string) (u User, hash stri
 	return u, hash, nil
 }
 
-// cleanLogin is what is stored and looked for: SQLite's NOCASE knows only ASCII,
+// CleanLogin is what is stored and looked for: SQLite's NOCASE knows only ASCII,
 // and a phone's keyboard likes to begin with a capital letter, in Russian too.
-func cleanLogin(login string) (string, error) {
+// ErrLoginInvalid if nobody can have such a login.
+func CleanLogin(login string) (string, error) {
 	if !utf8.ValidString(login) {
 		return "", ErrLoginInvalid
 	}

@@ -55,10 +55,16 @@ func (a *App) login(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	f := r.PostForm
-	if !a.allowed(w, r, "login:"+strings.ToLower(f.Get("login")), loginTries, loginWindow) {
+	// Counted under the name that is looked for, or a blank more would be a new
+	// one with tries of its own. One that nobody can have opens nothing.
+	name, err := account.CleanLogin(f.Get("login"))
+	if err != nil {
+		return a.enter(w, r, "login", account.User{}, account.ErrWrongPassword)
+	}
+	if !a.allowed(w, r, "login:"+name, loginTries, loginWindow) {
 		return a.authFailed(w, r, "login", http.StatusTooManyRequests, "login.often")
 	}
-	u, err := a.accounts.Login(r.Context(), f.Get("login"), f.Get("password"))
+	u, err := a.accounts.Login(r.Context(), name, f.Get("password"))
 	return a.enter(w, r, "login", u, err)
 }
 
@@ -126,6 +132,11 @@ func (a *App) allowed(w http.ResponseWriter, r *http.Request, what string, most 
 	if peer.IsLoopback() && !a.cfg.Limits {
 		return true
 	}
+	if peer.Is6() { // one household has 2^64 addresses
+		if house, err := peer.WithZone("").Prefix(64); err == nil {
+			peer = house.Addr()
+		}
+	}
 	ok, wait, err := a.accounts.Try(r.Context(), what+"@"+peer.String(), most, window)
 	if err != nil {
 		// The database is away; whatever comes next fails by itself and says so.
@@ -138,9 +149,11 @@ func (a *App) allowed(w http.ResponseWriter, r *http.Request, what string, most 
 	return ok
 }
 
-// localPath is s if it is a path on this site, else "".
+// localPath is s if it is a path on this site, else "". Browsers take tabs and
+// line ends out of an address before they read it, so "/\t/x" names a host.
 func localPath(s string) string {
-	if !strings.HasPrefix(s, "/") || strings.HasPrefix(s, "//") || strings.ContainsAny(s, "\\\r\n") {
+	control := func(r rune) bool { return r < ' ' || r == 0x7f }
+	if !strings.HasPrefix(s, "/") || strings.HasPrefix(s, "//") || strings.Contains(s, `\`) || strings.ContainsFunc(s, control) {
 		return ""
 	}
 	return s

@@ -1,8 +1,10 @@
 package web
 
 import (
+	"fmt"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -244,6 +246,13 @@ func TestTriesAreLimitedButNotForThisMachineUnlessAsked(t *testing.T) {
 	if got := wrong(w, "203.0.113.77, 203.0.113.9"); got != http.StatusTooManyRequests {
 		t.Errorf("what stands before the proxy's word was believed: %d", got)
 	}
+	// Whoever has an address of IPv6 has 2^64 of them.
+	for i := range loginTries {
+		wrong(w, fmt.Sprintf("2001:db8:1:2::%x", i+1))
+	}
+	if a, b := wrong(w, "2001:db8:1:2:ffff::1"), wrong(w, "2001:db8:1:3::1"); a != http.StatusTooManyRequests || b != http.StatusUnprocessableEntity {
+		t.Errorf("in one network of IPv6: %d, in the next: %d", a, b)
+	}
 	secure := w.do(w.browser(), "POST", "/auth/login", "login=boris&password=correct+horse", "X-Forwarded-For", "203.0.113.50", "X-Forwarded-Proto", "https")
 	if c := secure.header.Get("Set-Cookie"); !strings.HasPrefix(c, secureCookieName+"=") || !strings.Contains(c, "Secure") {
 		t.Errorf("by https the cookie is %q", c)
@@ -254,6 +263,8 @@ func TestTheWayBackAfterLoggingInStaysOnThisSite(t *testing.T) {
 	w := newWorld(t)
 	for next, want := range map[string]string{
 		"/done": "/done", "": "/today", "https://evil.example": "/today", "//evil.example": "/today", `/\evil.example`: "/today", "today": "/today",
+		// Browsers take tabs and line ends out of an address before they read it.
+		"/%09/evil.example": "/today", "/%0a/evil.example": "/today", "/%0d/evil.example": "/today", "%09//evil.example": "/today",
 	} {
 		if a := w.do(w.browser(), "POST", "/auth/login", "login=anna&password=correct+horse&next="+next); a.header.Get("Location") != want {
 			t.Errorf("next=%q goes to %q", next, a.header.Get("Location"))
@@ -311,5 +322,83 @@ func TestASessionIsRenewedByUseAndEndsWithoutIt(t *testing.T) {
 	w.clock.Add(account.SessionLife + time.Hour)
 	if a := w.anna.get("/today"); a.status != http.StatusSeeOther {
 		t.Errorf("unused, and alive: %v", a)
+	}
+}
+
+func TestALoginHasOneCountHoweverItIsWritten(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.Limits = true })
+	last := 0
+	for i := range loginTries + 1 {
+		form := url.Values{"login": {strings.Repeat(" ", i) + "Anna"}, "password": {"wrong one"}}
+		last = w.do(w.browser(), "POST", "/auth/login", form.Encode(), hx()...).status
+	}
+	if last != http.StatusTooManyRequests {
+		t.Errorf("with a blank more at each try: status %d", last)
+	}
+	w.do(w.browser(), "POST", "/auth/login", "password=wrong+one&login="+strings.Repeat("a", 50_000), hx()...)
+	if n := w.count(`SELECT max(length(bucket)) FROM tries`); n > 500 {
+		t.Errorf("a login that nobody can have is kept: %d bytes", n)
+	}
+}
+
+// A neighbour's host on the same domain can set a cookie for the whole of it, but
+// none whose name begins with __Host-.
+func TestByHTTPSOnlyTheCookieThatIsBoundToTheHostCounts(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.Proxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
+	token, err := w.app.accounts.StartSession(t.Context(), w.app.mustUser(t, "boris"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		proto, cookie string
+		status        int
+	}{
+		"planted":     {"https", cookieName, http.StatusSeeOther},
+		"its own":     {"https", secureCookieName, http.StatusOK},
+		"by http":     {"http", cookieName, http.StatusOK},
+		"not by http": {"http", secureCookieName, http.StatusSeeOther},
+	} {
+		a := w.do(w.browser(), "GET", "/today", "", "X-Forwarded-Proto", c.proto, "Cookie", c.cookie+"="+token)
+		if a.status != c.status {
+			t.Errorf("%s: %d, want %d", name, a.status, c.status)
+		}
+	}
+}
+
+func (a *App) mustUser(t *testing.T, login string) string {
+	t.Helper()
+	u, err := a.accounts.Login(t.Context(), login, password)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.ID
+}
+
+func TestNoTextMakesAnErrorOfOurs(t *testing.T) {
+	w := newWorld(t)
+	for i, text := range []string{
+		"\x00", "\x00abc", "a\x00", "\xff\xfe", "a\xffb tomorrow", "\u202eabc", strings.Repeat("\x00", 501),
+		strings.Repeat("я", 501), strings.Repeat("\xff", 501), "every Monday\x00", "\u2028", "e\u0301" + strings.Repeat("\u0301", 600),
+		"99.99.9999", "31.12.9999 every month", "каждый понедельник\x00 физика", "9999-12-31 daily x",
+		strings.Repeat("завтра ", 8000), strings.Repeat("каждый ", 4000), strings.Repeat("1.1.", 15000), strings.Repeat("(", 60000), strings.Repeat("«", 20000),
+	} {
+		start := time.Now()
+		form := url.Values{"text": {text}, "id": {fmt.Sprint("t", i)}}
+		a := w.anna.post("/tasks", form.Encode(), hx()...)
+		if a.status >= 500 {
+			t.Errorf("%.20q: %d", text, a.status)
+		}
+		if d := time.Since(start); d > 5*time.Second {
+			t.Errorf("%.20q took %v", text, d)
+		}
+		if a.status < 300 {
+			w.anna.post("/tasks/t"+fmt.Sprint(i)+"/fields", url.Values{"title": {text}}.Encode(), hx()...)
+			if a := w.anna.post("/tasks/t"+fmt.Sprint(i)+"/state", "completed=1", hx()...); a.status != http.StatusOK {
+				t.Errorf("%.20q done: %v", text, a)
+			}
+		}
+	}
+	if log := w.log.String(); strings.Contains(log, "level=ERROR") {
+		t.Errorf("%.2000s", log[strings.Index(log, "level=ERROR"):])
 	}
 }

@@ -66,24 +66,30 @@ func (a *App) session(next http.Handler) http.Handler {
 	}))
 }
 
-// token is the session's, from the cookie.
+// token is the session's, from the cookie. By https only the one that is bound to
+// the host counts: a neighbour's host on the same domain can plant the other, and
+// a person would write down their homework in a stranger's account.
 func (a *App) token(r *http.Request) string {
-	for _, name := range []string{secureCookieName, cookieName} {
-		if c, err := r.Cookie(name); err == nil {
-			return c.Value
-		}
+	c, err := r.Cookie(a.cookieName(r))
+	if err != nil {
+		return ""
 	}
-	return ""
+	return c.Value
+}
+
+func (a *App) cookieName(r *http.Request) string {
+	if a.secure(r) {
+		return secureCookieName
+	}
+	return cookieName
 }
 
 // setToken gives the browser a session, or with "" takes it away. Lax, so that a
 // link from a friend's message opens the planner signed in.
 func (a *App) setToken(w http.ResponseWriter, r *http.Request, token string) {
-	c := &http.Cookie{Name: cookieName, Value: token, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode,
+	c := &http.Cookie{Name: a.cookieName(r), Value: token, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode,
 		MaxAge: int(account.SessionLife / time.Second)}
-	if a.secure(r) {
-		c.Name, c.Secure = secureCookieName, true
-	}
+	c.Secure = a.secure(r)
 	if token == "" {
 		c.MaxAge = -1
 	}
