@@ -5,6 +5,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -116,7 +117,7 @@ func ValidID(id string) bool {
 // with this id already, in whatever state, that row is the answer, created is
 // false and nothing has changed: this is what makes a creation repeatable for
 // ever, also when no key remembers it any more. Other errors: ErrIDInvalid,
-// ErrTooMany.
+// ErrTooMany, ErrGone for a series whose first task was swept from the trash.
 func (s *Tasks) Create(ctx context.Context, userID, id string, d Draft) (t Task, created bool, err error) {
 	if !ValidID(id) {
 		return Task{}, false, ErrIDInvalid
@@ -144,10 +145,14 @@ func (s *Tasks) Create(ctx context.Context, userID, id string, d Draft) (t Task,
 			// The series has its first task's id: a second insert of the same
 			// creation could not make a second series either.
 			series, occurrence = sql.NullString{String: id, Valid: true}, d.Due
-			_, err := tx.ExecContext(ctx, `INSERT INTO series (user_id, id, title, kind, due_time, rrule, dtstart)
-				VALUES (?, ?, ?, 'todo', ?, ?, ?)`, userID, id, d.Title, d.At, d.Repeat.String(), d.Due)
+			res, err := tx.ExecContext(ctx, `INSERT INTO series (user_id, id, title, kind, due_time, rrule, dtstart)
+				VALUES (?, ?, ?, 'todo', ?, ?, ?) ON CONFLICT (user_id, id) DO NOTHING`,
+				userID, id, d.Title, d.At, d.Repeat.String(), d.Due)
 			if err != nil {
 				return fmt.Errorf("planner: adding a series: %w", err)
+			}
+			if n, err := res.RowsAffected(); err != nil || n == 0 {
+				return cmp.Or(err, ErrGone) // its first task was swept from the trash
 			}
 		}
 		_, err := tx.ExecContext(ctx, `INSERT INTO tasks (user_id, id, title, due_date, due_time, series_id, occurrence, created_at, updated_at)

@@ -506,3 +506,21 @@ func TestListsAreInOrderAndTheTrashIsEmptiedInTime(t *testing.T) {
 		t.Errorf("trash after the sweep: %v, %v", ts, err)
 	}
 }
+
+// The trash is emptied of a row; that its creation was done is still known.
+func TestALateRepeatOfASeriesWhoseFirstTaskWasSweptIsGoneAndNoError(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	first := w.training()
+	if _, err := w.tasks.SetDeleted(ctx, w.anna, first.ID, true); err != nil {
+		t.Fatal(err)
+	}
+	w.now = w.now.Add(task.TrashLife + time.Minute)
+	if n, err := w.tasks.Sweep(ctx, 10); err != nil || n != 1 {
+		t.Fatal(n, err)
+	}
+	_, _, err := w.tasks.Create(ctx, w.anna, first.ID, task.Draft{Title: first.Title, Due: first.Due, Repeat: mondays})
+	if !errors.Is(err, task.ErrGone) {
+		t.Errorf("got %v", err)
+	}
+}
