@@ -296,6 +296,7 @@ func (c *capture) response() Response {
 
 // finish sends the answer, or the end that was kept back.
 func (c *capture) finish(token string) {
+	defer c.buf.free() // also when a writer outside panics
 	if c.early {
 		if len(c.held) > 0 && !c.gone {
 			_, _ = c.w.Write(c.held)
@@ -313,7 +314,6 @@ func (c *capture) finish(token string) {
 		}
 	}
 	c.sendTrailers()
-	c.buf.free()
 }
 
 func copyBody(w http.ResponseWriter, b *buffer) {

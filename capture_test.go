@@ -412,3 +412,38 @@ func TestAWriterThatIsKeptAfterTheEndTouchesNoAnswer(t *testing.T) {
 		t.Errorf("the replay has %q", again.Body)
 	}
 }
+
+// brokenPipe is a writer outside the guard that gives up on a client by panic.
+type brokenPipe struct{ *httptest.ResponseRecorder }
+
+func (brokenPipe) Write([]byte) (int, error) { panic(http.ErrAbortHandler) }
+
+func TestAWriterThatPanicsKeepsNoRoomInTheSpool(t *testing.T) {
+	r := newRig(t, nil, onceward.Config{MaxMemory: 4, MaxResponse: 4, MaxSpool: 100}, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, strings.Repeat("x", 60))
+	})
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic was swallowed")
+			}
+		}()
+		r.h.ServeHTTP(brokenPipe{httptest.NewRecorder()}, request("k", "x"))
+	}()
+	chunked := request("k2", strings.Repeat("y", 60))
+	chunked.ContentLength = -1
+	want(t, r.do(chunked), 200, "executed") // not 503: the spool is empty
+}
+
+func TestAFlushedAnswersReplayExposesItsHeadersOnce(t *testing.T) { // B118
+	r := newRig(t, nil, onceward.Config{}, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Access-Control-Allow-Origin", "*")
+		_, _ = io.WriteString(w, "x")
+		w.(http.Flusher).Flush()
+	})
+	first := r.post("k", "x").Header()["Access-Control-Expose-Headers"]
+	again := r.post("k", "x").Header()["Access-Control-Expose-Headers"]
+	if len(first) != 1 || len(again) != 1 || first[0] != again[0] {
+		t.Errorf("first %q, then %q", first, again)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"html"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -219,5 +220,8 @@ func exposeHeaders(h http.Header) {
 	if h.Get("Access-Control-Allow-Origin") == "" {
 		return
 	}
-	h.Add("Access-Control-Expose-Headers", "Idempotency-Replayed, Idempotency-Status, Retry-After, Location, Link")
+	const name, ours = "Access-Control-Expose-Headers", "Idempotency-Replayed, Idempotency-Status, Retry-After, Location, Link"
+	if !slices.Contains(h[name], ours) { // a flushed answer is stored with it
+		h.Add(name, ours)
+	}
 }
