@@ -146,6 +146,8 @@ function fakeIDB() {
   /** @type {Record<string, Map<string, any>>} */
   let kept = {};
   let version = 0;
+  /** @type {Promise<any>} */
+  let last = Promise.resolve();
   /** @type {Set<any>} */
   const connections = new Set();
   const soon = (/** @type {() => void} */ fn) => setTimeout(fn, 0);
@@ -189,22 +191,31 @@ function fakeIDB() {
       createObjectStore: (/** @type {string} */ name) => (kept[name] = new Map()),
       transaction: (/** @type {string[]} */ names) => {
         if (!connections.has(db)) throw new DOMException('closed', 'InvalidStateError');
-        const draft = Object.fromEntries(names.map((n) => [n, new Map(kept[n])]));
         /** @type {any} */
         const tx = { error: null, oncomplete: null, onabort: null };
-        const ask = (/** @type {any} */ result) => {
+        // One after another, each on what the one before has left.
+        /** @type {Record<string, Map<string, any>>} */
+        let draft = {};
+        const begun = last.then(() => (draft = Object.fromEntries(names.map((n) => [n, new Map(kept[n])]))));
+        let ended = () => {};
+        last = new Promise((ok) => (ended = () => ok(0)));
+        let open = 0;
+        const ask = (/** @type {() => any} */ what) => {
           /** @type {any} */
-          const request = { result };
-          soon(() => request.onsuccess?.());
+          const request = {};
+          open++;
+          void begun.then(() =>
+            soon(() => {
+              request.result = structuredClone(what());
+              request.onsuccess?.();
+              // It ends when its last request has been answered and asks for no more.
+              if (--open === 0) end();
+            }),
+          );
           return request;
         };
-        tx.objectStore = (/** @type {string} */ n) => ({
-          get: (/** @type {string} */ k) => ask(structuredClone(draft[n].get(k))),
-          getAll: () => ask(structuredClone([...draft[n].values()])),
-          put: (/** @type {any} */ v, /** @type {string} */ k) => ask(draft[n].set(k ?? v.key, structuredClone(v)) && k),
-          delete: (/** @type {string} */ k) => ask(void draft[n].delete(k)),
-        });
-        setTimeout(() => {
+        const end = () => {
+          ended();
           if (f.abort) {
             tx.error = new DOMException('given up', f.abort);
             if (!f.broken) f.abort = null;
@@ -212,7 +223,13 @@ function fakeIDB() {
           }
           kept = { ...kept, ...draft };
           tx.oncomplete?.();
-        }, 5);
+        };
+        tx.objectStore = (/** @type {string} */ n) => ({
+          get: (/** @type {string} */ k) => ask(() => draft[n].get(k)),
+          getAll: () => ask(() => [...draft[n].values()]),
+          put: (/** @type {any} */ v, /** @type {string} */ k) => ask(() => void draft[n].set(k ?? v.key, structuredClone(v))),
+          delete: (/** @type {string} */ k) => ask(() => void draft[n].delete(k)),
+        });
         return tx;
       },
     };
@@ -331,7 +348,7 @@ test('W25: a page that no worker controls keeps its requests itself, says that t
     online = true;
     told.length = 0;
     await page.outbox.flush(true);
-    await heard((m) => m.pending === 0 && m.events.some((/** @type {any} */ e) => e.kind === 'delivered' && e.key === 'k1'));
+    await heard((m) => m.pending === 0 && m.events?.some((/** @type {any} */ e) => e.kind === 'delivered' && e.key === 'k1'));
     assert.deepEqual([sent, idb.entries()], [['k1 text=a'], []]);
     assert.equal(await (await tap('k2', 'text=b')).text(), 'saved');
 
@@ -340,7 +357,7 @@ test('W25: a page that no worker controls keeps its requests itself, says that t
     Object.assign(idb, { abort: 'QuotaExceededError', broken: true });
     const lost = await tap('k3', 'text=c');
     assert.deepEqual([lost.status, lost.headers.get('X-Outbox-Unsaved')], [507, '1']);
-    await heard((m) => m.events.some((/** @type {any} */ e) => e.kind === 'unsaved' && e.key === 'k3'));
+    await heard((m) => m.events?.some((/** @type {any} */ e) => e.kind === 'unsaved' && e.key === 'k3'));
   } finally {
     for (const [name, was] of Object.entries(before)) {
       if (was) Object.defineProperty(globalThis, name, was);
