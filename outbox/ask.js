@@ -4,31 +4,7 @@
 
 import { changes, deny, either } from './paths.js';
 
-/** @typedef {import('./intent.js').Wish} Wish */
-
-/**
- * @typedef {object} Asking what is about to be requested
- * @property {Element} el the element that asks
- * @property {HTMLFormElement | null} form
- * @property {Element | null} [by] the button that sent it
- * @property {string} method
- * @property {string} url
- * @property {FormData} data
- * @property {boolean} multipart
- * @property {Element | null} [target] where the answer goes
- * @property {string} [style] how
- */
-
-/**
- * @typedef {object} Asked
- * @property {string} key
- * @property {Wish} wish
- * @property {Element} asker
- * @property {string} el the id of the row that shows it
- * @property {string} label what a person calls it
- * @property {string} swap how and where its answer is put
- * @property {boolean} announce
- */
+/** @typedef {import('./types.js').Wish} Wish */
 
 /**
  * The attribute: a form's property may be one of its fields, named "id".
@@ -79,8 +55,8 @@ export function createAsker({ owner, cfg, intents }) {
     /**
      * Null: the request is none of ours, and gets no key either.
      *
-     * @param {Asking} a
-     * @returns {Asked | null}
+     * @param {import('./types.js').Asking} a
+     * @returns {(import('./types.js').Who & {wish: Wish, announce: boolean}) | null}
      */
     ask({ el, form, by, method, url, data, multipart, target, style }) {
       const { origin, pathname, search } = new URL(url, document.baseURI);

@@ -3,28 +3,8 @@
 // for an answer; the worker tells of it too, earlier or later; the request may
 // fail here and lie safely in the store. Whoever asked is told once.
 
-/**
- * @typedef {object} Who
- * @property {string} key
- * @property {string} el the id of the row that shows it
- * @property {Element} asker
- * @property {string} [label]
- * @property {string} [swap] how and where its answer is put
- */
-
-/**
- * @typedef {object} Flight
- * @property {Who} who
- * @property {boolean} nav a form's navigation: this page waits for no answer
- * @property {boolean} open the page's own code waits for the answer
- * @property {boolean} waits it was told "it waits"
- * @property {boolean} lost it failed in the page
- * @property {boolean} shown the page's own code has got the answer
- * @property {any} news what the worker told before the own answer came
- * @property {() => void} placed lets the next one go
- * @property {() => Promise<Response>} again
- * @property {any} timer
- */
+/** @typedef {import('./types.js').Who} Who */
+/** @typedef {import('./types.js').Flight} Flight */
 
 /**
  * @param {{

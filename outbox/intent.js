@@ -4,16 +4,7 @@
 // or one typed anew, is a new one. Pure.
 
 /** @typedef {[string, string][]} Pairs a form's fields, in order */
-
-/**
- * @typedef {object} Wish
- * @property {string} key
- * @property {string} method
- * @property {string} url
- * @property {Pairs | null} pairs null: unknown, equal to nothing
- * @property {Record<string, string>} ids the values of client-made ids
- * @property {boolean} closed the next wish is a new one, whatever its content
- */
+/** @typedef {import('./types.js').Wish} Wish */
 
 export const secondTap = 500;
 

@@ -209,7 +209,7 @@ const page = {
   local,
   send,
   fill: asker.fill,
-  /** @param {import('./ask.js').Asking} a */
+  /** @param {import('./types.js').Asking} a */
   ask(a) {
     const asked = asker.ask(a);
     if (asked) asked.announce &&= controlled() || able;
@@ -218,7 +218,7 @@ const page = {
   /**
    * A request of this page is about to go out.
    *
-   * @param {import('./flight.js').Who} who
+   * @param {import('./types.js').Who} who
    * @param {boolean} [nav]
    * @returns the headers that announce it
    */
@@ -230,7 +230,7 @@ const page = {
   /**
    * A plain form is on its way, and this page with it.
    *
-   * @param {import('./flight.js').Who} who
+   * @param {import('./types.js').Who} who
    * @param {string} url
    * @param {RequestInit} init
    */

@@ -198,3 +198,63 @@ export interface Announcement {
   /** how and where its answer is put: "outerHTML #task-5" */
   swap: string;
 }
+
+/** One wish for one row or form, under one key. */
+export interface Wish {
+  key: string;
+  method: string;
+  url: string;
+  /** the fields in order; null: unknown, equal to nothing */
+  pairs: [string, string][] | null;
+  /** the values of client-made ids */
+  ids: Record<string, string>;
+  /** the next wish is a new one, whatever its content */
+  closed: boolean;
+}
+
+/** Who asks, in a page. */
+export interface Who {
+  key: string;
+  /** the id of the row that shows it */
+  el: string;
+  asker: Element;
+  label?: string;
+  /** how and where its answer is put */
+  swap?: string;
+}
+
+/** What a page is about to request. */
+export interface Asking {
+  /** the element that asks */
+  el: Element;
+  form: HTMLFormElement | null;
+  /** the button that sent it */
+  by?: Element | null;
+  method: string;
+  url: string;
+  data: FormData;
+  multipart: boolean;
+  /** where the answer goes, and how */
+  target?: Element | null;
+  style?: string;
+}
+
+export interface Flight {
+  who: Who;
+  /** a form's navigation: this page waits for no answer */
+  nav: boolean;
+  /** the page's own code waits for the answer */
+  open: boolean;
+  /** it was told "it waits" */
+  waits: boolean;
+  /** it failed in the page */
+  lost: boolean;
+  /** the page's own code has got the answer */
+  shown: boolean;
+  /** what the worker told before the own answer came */
+  news: any;
+  /** lets the next one go */
+  placed: () => void;
+  again: () => Promise<Response>;
+  timer: any;
+}
