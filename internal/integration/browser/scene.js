@@ -5,10 +5,8 @@ import { join } from 'node:path';
 import { open } from './engines.js';
 import { BadNetwork } from './fault.js';
 import { sql, startServer, tempFolder, until } from './processes.js';
-import { Screen } from './screen.js';
+import { Screen, password } from './screen.js';
 import { Upstream } from './upstream.js';
-
-const password = 'correct horse battery';
 
 /** @typedef {{title: string, id: string, is_completed: number, deleted: number, retracted: number, series_id: string | null, occurrence: string | null, due_date: string | null}} Row */
 
@@ -159,6 +157,17 @@ export class Scene {
   }
 
   /**
+   * An account more, of somebody who uses the same browser.
+   * @param {string} name
+   * @param {import('./engines.js').Context} context
+   */
+  async account(name, context) {
+    const login = `${name}-${++people}`;
+    await this.site.register(login);
+    return new Person(this.site, login, context);
+  }
+
+  /**
    * The changing requests since the last clearing, in the order of arrival.
    * @param {RegExp} [path]
    */
@@ -188,6 +197,25 @@ export class Scene {
     const { upstream } = this.site;
     if (!upstream) throw new Error('nobody writes down what the planner does');
     return upstream.done.filter(d => d.person === person.login && d.path.startsWith('/tasks') && Upstream.effective(d));
+  }
+
+  /**
+   * What there is to know when a scenario went wrong.
+   * @param {Person} person
+   */
+  async tell(person) {
+    const { screen } = person;
+    const sent = (await this.sent()).map(e => `  ${e.n} ${e.time.slice(11, 23)} ${e.path} ${(e.key ?? e._key ?? '').slice(0, 8)} ${e.mode} ${e.fate} ${e.status ?? ''}`);
+    return [
+      `at ${await screen.tab.url()}`,
+      `rows: ${JSON.stringify(await screen.rows())}`,
+      `strip: ${await screen.strip()}`,
+      `kept: ${JSON.stringify((await screen.queue()).map(e => ({ key: e.key.slice(0, 8), state: e.state, attempts: e.attempts, url: new URL(e.url).pathname, text: e.text })))}`,
+      `database: ${JSON.stringify((await person.tasks()).map(t => [t.title, t.is_completed]))}`,
+      `sent:\n${sent.join('\n')}`,
+      `did: ${(await this.did(person)).join(', ')}`,
+      `console: ${screen.tab.console.join('\n')}`,
+    ].join('\n');
   }
 
   /** The network is good again, and nobody is there any more. */
@@ -237,7 +265,7 @@ export class Person {
    */
   async logIn(screen = this.screen, login = this.login) {
     await screen.tab.goto(`${this.site.url}/auth/login`);
-    await screen.logIn(login, password);
+    await screen.logIn(login);
     await screen.ready();
   }
 

@@ -1,6 +1,9 @@
 // @ts-check
 // The planner as one tab shows it: what a person does there, and what they see.
-import { until } from './processes.js';
+import { sleep, until } from './processes.js';
+
+/** Everybody's; accounts live as long as a test. */
+export const password = 'correct horse battery';
 
 /**
  * @typedef {object} Shown how a row looks
@@ -11,9 +14,12 @@ import { until } from './processes.js';
  * @property {string} caption as it can be read on the row
  */
 
-/** @typedef {{key: string, seq: number, method: string, url: string, state: string, owner: string, attempts: number, text: string, nav: boolean, size: number}} Entry */
+/** @typedef {{key: string, seq: number, method: string, url: string, state: string, owner: string, attempts: number, text: string, nav: boolean, size: number, createdAt: number}} Entry */
 
 export class Screen {
+  /** @type {Map<string, number>} */
+  #tapped = new Map();
+
   /**
    * @param {import('./tab.js').Tab} tab
    * @param {string} url of the site
@@ -41,10 +47,10 @@ export class Screen {
   /**
    * On the page of the login.
    * @param {string} login
-   * @param {string} password
    */
-  async logIn(login, password) {
+  async logIn(login) {
     const { tab } = this;
+    await tab.waitFor('the page of the login', () => document.querySelector('form.auth button.is-main'));
     await tab.eval(
       (l, p) => {
         const form = /** @type {HTMLFormElement} */ (document.querySelector('form.auth'));
@@ -98,6 +104,17 @@ export class Screen {
     }, { timeout, every: 30 });
   }
 
+  /** A new task that is pasted, so that no field's limit stops it. @param {string} text */
+  async paste(text) {
+    await this.tab.click('#add-text');
+    await this.tab.eval(t => {
+      const field = /** @type {HTMLInputElement} */ (document.querySelector('#add-text'));
+      field.value = t;
+      field.dispatchEvent(new Event('input', { bubbles: true }));
+    }, text);
+    await this.tab.raw.key('Enter');
+  }
+
   /** The circle's selector. @param {string} title */
   async circle(title) {
     const { id } = await this.shows(title);
@@ -105,12 +122,14 @@ export class Screen {
   }
 
   /**
-   * Taps a task's circle.
+   * Taps a task's circle. A tap of its own: what comes within half a second is the
+   * other half of a double tap.
    * @param {string} title
-   * @param {{double?: boolean, gap?: number}} [options]
    */
-  async tap(title, options) {
-    await this.tab.click(await this.circle(title), options);
+  async tap(title) {
+    await this.rest(title);
+    await this.tab.click(await this.circle(title));
+    this.#tapped.set(title, performance.now());
   }
 
   /**
@@ -146,6 +165,11 @@ export class Screen {
     } finally {
       await this.tab.eval(() => /** @type {any} */ (window).rigUnguard?.());
     }
+  }
+
+  /** Until a tap on this task is a tap of its own again. @param {string} title */
+  async rest(title) {
+    await sleep(Math.max(0, (this.#tapped.get(title) ?? 0) + 600 - performance.now()));
   }
 
   /** The strip's words, or null if a person does not see it. */
@@ -221,6 +245,35 @@ export class Screen {
       if (kept.length === n) return kept;
       throw new Error(JSON.stringify(kept));
     }, { timeout, every: 50 });
+  }
+
+  /** Opens the list of what is not saved. */
+  async openList() {
+    await until('the list is open', async () => {
+      if (await this.tab.exists('dialog[open] .outbox-list')) return true;
+      // The strip may be drawn anew under the press.
+      await this.tab.click('#outbox-strip [data-act=look]', { timeout: 3000 });
+      await this.tab.waitForWithin(1000, 'the list opens', () => document.querySelector('dialog[open] .outbox-list') !== null);
+    }, { timeout: 20_000 });
+  }
+
+  /**
+   * The list's items, as far as it is open.
+   * @returns {Promise<{label: string, meta: string, actions: string[]}[]>}
+   */
+  list() {
+    return this.tab.eval(() =>
+      [...document.querySelectorAll('dialog[open] .outbox-item')].map(item => ({
+        label: /** @type {HTMLElement} */ (item.querySelector('.outbox-label')).innerText.trim(),
+        meta: /** @type {HTMLElement} */ (item.querySelector('.outbox-meta')).innerText.replace(/\s+/g, ' ').trim(),
+        actions: [...item.querySelectorAll('[data-act], a')].map(b => /** @type {HTMLElement} */ (b).dataset.act ?? 'login'),
+      })),
+    );
+  }
+
+  /** Presses a button of the list's first item that has it. @param {string} name */
+  async act(name) {
+    await this.tab.click(`dialog[open] .outbox-item [data-act=${name}]`);
   }
 
   /** Every error that is shown: by the page itself, or by the outbox. */

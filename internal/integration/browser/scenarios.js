@@ -1,0 +1,733 @@
+// @ts-check
+// The adversarial scenarios, one file for three engines: what the network does,
+// what a person then does, what they see, and what must be in the database. Their
+// numbers are those of the project's list; 28 (a token that changes) and 32 (a
+// clock that jumps) run under node, in the outbox's own tests, and 33 is
+// accessible.test.js and kit.test.js.
+import assert from 'node:assert/strict';
+import { until } from './processes.js';
+
+/**
+ * @typedef {object} Scenario
+ * @property {number} n
+ * @property {string} name
+ * @property {import('./engines.js').Engine[]} [only] the engines that can be made to do so
+ * @property {boolean} [everywhere] one of those that every run takes on every engine
+ * @property {Record<string, number>} [limits] of the outbox, where they are not the usual ones of these scenarios
+ * @property {(scene: import('./scene.js').Scene, anna: import('./scene.js').Person) => Promise<void>} run
+ */
+
+/** Short, so that nobody waits; and no request is given up before the network lets it go. */
+export const usual = { softLimit: 1500, hardLimit: 60_000, backoff: 300, backoffVisible: 1500, kickEvery: 1000 };
+
+const physics = 'Физика: задачи 12–15';
+/** More than a title may have. */
+const long = 'очень подробно '.repeat(40).trim();
+const caption = 'сохранится, когда появится сеть';
+
+/**
+ * A task that is there before anything happens to the network.
+ * @param {import('./scene.js').Person} anna
+ * @param {string} line
+ * @param {string} [title] as it is read from the line
+ */
+async function has(anna, line, title = line) {
+  await anna.screen.add(line);
+  await anna.database(`«${title}» is there`, tasks => tasks.some(t => t.title === title));
+  await anna.screen.shows(title, { done: false, state: '' });
+}
+
+/** What becomes of changing requests; pages still load. @param {import('./scene.js').Scene} scene @param {string} fault */
+const changesMeet = (scene, fault) => scene.network.set({ plan: `POST /tasks* -> ${fault}=1`, mode: 'plan' });
+
+/** @type {Scenario[]} */
+export const scenarios = [
+  {
+    n: 1,
+    name: 'the answer is cut after the work was done: the row waits, then is plain; done once, with one next task',
+    everywhere: true,
+    async run(scene, anna) {
+      const { screen } = anna;
+      await has(anna, 'Тренировка каждый понедельник', 'Тренировка');
+      await changesMeet(scene, 'cut-after-forward');
+      await screen.tap('Тренировка');
+      const row = await screen.shows('Тренировка', { done: true, state: 'waiting' });
+      assert.equal(row.caption, caption);
+      await screen.stripSays('Одно изменение ждёт сети');
+      await scene.network.good();
+      await screen.drained();
+
+      assert.deepEqual(await scene.did(anna), ['create Тренировка', 'done Тренировка']);
+      assert.deepEqual((await anna.rows('Тренировка')).map(t => t.is_completed), [1, 0]);
+      const sent = await scene.sent(/state$/);
+      assert.equal(new Set(sent.map(e => e.key)).size, 1);
+      assert.ok(sent.length > 1, 'it was sent once only');
+      await screen.shows('Тренировка', { done: false, state: '' });
+      await screen.stripSays(null);
+    },
+  },
+  {
+    n: 2,
+    name: 'two new tasks while every answer is cut, then a double click on "add": three tasks',
+    everywhere: true,
+    async run(scene, anna) {
+      const { screen } = anna;
+      await changesMeet(scene, 'cut-after-forward');
+      await screen.add('Алгебра');
+      await screen.shows('Алгебра', { state: 'waiting' });
+      await screen.add('Химия');
+      await screen.shows('Химия', { state: 'waiting' });
+      await screen.stripSays('2 изменения ждут сети');
+      await scene.network.good();
+      await screen.drained();
+      assert.deepEqual((await anna.tasks()).map(t => t.title), ['Алгебра', 'Химия']);
+      await screen.shows('Алгебра', { state: '' });
+      await screen.shows('Химия', { state: '' });
+
+      await screen.tab.type('#add-text', 'История');
+      await screen.tab.click('#add .add-button', { double: true, gap: 80 });
+      await anna.database('the third is there', tasks => tasks.some(t => t.title === 'История'));
+      await screen.drained();
+      assert.deepEqual(await scene.did(anna), ['create Алгебра', 'create Химия', 'create История']);
+      assert.equal((await screen.rows()).filter(r => r.title === 'История').length, 1);
+    },
+  },
+  {
+    n: 3,
+    name: '502 for a while with the network up: the strip goes by itself',
+    everywhere: true,
+    async run(scene, anna) {
+      const { screen } = anna;
+      await has(anna, physics);
+      await screen.tab.eval(() => {
+        /** @type {any} */ (window).online = 0;
+        addEventListener('online', () => /** @type {any} */ (window).online++);
+      });
+      await scene.network.mode('502');
+      await screen.tap(physics);
+      await screen.shows(physics, { state: 'waiting' });
+      await until('it was refused five times', async () => (await scene.sent(/state$/)).length >= 5, { timeout: 60_000 });
+      await scene.network.good();
+      await screen.drained();
+      assert.deepEqual(await scene.did(anna), [`create ${physics}`, `done ${physics}`]);
+      assert.equal((await anna.rows(physics))[0].is_completed, 1);
+      await screen.stripSays(null);
+      assert.equal(await screen.tab.eval(() => /** @type {any} */ (window).online), 0);
+    },
+  },
+  {
+    n: 4,
+    name: '"done" waits, the network comes back, "undo" at once: not done, in that order',
+    everywhere: true,
+    async run(scene, anna) {
+      const { screen } = anna;
+      await has(anna, physics);
+      await scene.network.mode('502');
+      await screen.tap(physics);
+      await screen.shows(physics, { done: true, state: 'waiting' });
+      await screen.rest(physics);
+      await scene.network.good();
+      await screen.tap(physics);
+      await anna.database('both are done', tasks => tasks[0].is_completed === 0);
+      await screen.drained();
+      assert.deepEqual(await scene.did(anna), [`create ${physics}`, `done ${physics}`, `undone ${physics}`]);
+      assert.equal((await anna.rows(physics))[0].is_completed, 0);
+      await screen.shows(physics, { done: false, state: '' });
+    },
+  },
+  {
+    n: 5,
+    name: 'a black hole: by the soft limit it is said that it waits, and the page can be used',
+    everywhere: true,
+    async run(scene, anna) {
+      const { screen } = anna;
+      await has(anna, physics);
+      await scene.network.mode('blackhole');
+      await screen.tap(physics);
+      await screen.shows(physics, { done: true, state: 'waiting' });
+      await screen.stripSays('Одно изменение ждёт сети');
+      await screen.add('Алгебра');
+      await screen.shows('Алгебра', { state: 'waiting' });
+      assert.deepEqual((await anna.tasks()).map(t => t.is_completed), [0]);
+      await scene.network.good();
+      await screen.drained();
+      assert.deepEqual(await scene.did(anna), [`create ${physics}`, `done ${physics}`, 'create Алгебра']);
+      assert.equal((await anna.rows(physics))[0].is_completed, 1);
+    },
+  },
+  {
+    n: 6,
+    name: 'a black hole in the middle of a second try: the hard limit ends it, and nothing is stuck',
+    limits: { ...usual, hardLimit: 3000 },
+    async run(scene, anna) {
+      const { screen } = anna;
+      await has(anna, physics);
+      await changesMeet(scene, '502');
+      await screen.tap(physics);
+      await screen.shows(physics, { state: 'waiting' });
+      await scene.network.set({ script: 'POST /tasks* -> blackhole:600s' });
+      await until('a try hangs', async () => (await scene.sent(/state$/)).some(e => e.mode.startsWith('blackhole')));
+      await scene.network.good(); // it goes on hanging, whatever the network is now
+      await screen.openList();
+      assert.equal((await screen.list()).length, 1);
+      await screen.drained();
+      assert.deepEqual(await scene.did(anna), [`create ${physics}`, `done ${physics}`]);
+      assert.ok((await scene.sent(/state$/)).some(e => e.mode.startsWith('blackhole') && e.fate === 'left'), 'the hanging try was not given up');
+    },
+  },
+  {
+    n: 7,
+    name: 'slow, and the page goes elsewhere and comes back: delivered, sent once',
+    async run(scene, anna) {
+      const { screen } = anna;
+      await has(anna, physics);
+      await scene.network.set({ script: 'POST /tasks* -> slow:5s' });
+      await screen.tap(physics);
+      await screen.shows(physics, { state: 'waiting' });
+      await screen.tab.goto(`${screen.url}/done`);
+      await screen.today();
+      await screen.drained();
+      assert.equal((await anna.rows(physics))[0].is_completed, 1);
+      assert.deepEqual((await scene.sent(/state$/)).map(e => e.forwarded), [1]);
+      await screen.stripSays(null);
+      assert.ok(!(await screen.rows()).some(r => r.state), 'a row is still marked');
+    },
+  },
+  {
+    n: 8,
+    name: 'the worker is stopped in the middle of a first send: one answer, one effect',
+    only: ['chromium'],
+    async run(scene, anna) {
+      const { screen } = anna;
+      await has(anna, physics);
+      await changesMeet(scene, 'slow=1:1s, pass');
+      await screen.tap(physics);
+      await until('it is on its way', async () => (await scene.sent(/state$/)).length > 0, { every: 20 });
+      await anna.chromium().stopWorkers();
+      await anna.database('it is done', tasks => tasks[0].is_completed === 1);
+      await scene.network.good();
+      await screen.drained();
+      assert.deepEqual(await scene.did(anna), [`create ${physics}`, `done ${physics}`]);
+      const sent = await scene.sent(/state$/);
+      assert.equal(new Set(sent.map(e => e.key)).size, 1);
+      assert.ok(sent.length > 1, 'the browser did not ask the worker again');
+      await screen.shows(physics, { done: true, state: '' });
+      await screen.stripSays(null);
+    },
+  },
+  {
+    n: 9,
+    name: 'the worker is stopped three times while it sends five: five, in order',
+    only: ['chromium'],
+    async run(scene, anna) {
+      const { screen } = anna;
+      const five = ['Первая', 'Вторая', 'Третья', 'Четвёртая', 'Пятая'];
+      await scene.network.mode('offline');
+      for (const title of five) {
+        await screen.add(title);
+        await screen.shows(title, { state: 'waiting' });
+      }
+      await screen.stripSays('5 изменений ждут сети');
+      await changesMeet(scene, 'slow=1:400ms, pass');
+      for (let i = 1; i <= 3; i++) {
+        const seen = (await scene.sent()).filter(e => e.forwarded > 0).length;
+        await until('one more has arrived', async () => (await scene.sent()).filter(e => e.forwarded > 0).length > seen, { every: 20, timeout: 30_000 });
+        await anna.chromium().stopWorkers();
+      }
+      await screen.drained();
+      assert.deepEqual(await scene.did(anna), five.map(title => `create ${title}`));
+      await screen.stripSays(null);
+    },
+  },
+  {
+    n: 10,
+    name: 'the tab is closed just after the tap: the work is done once',
+    everywhere: true,
+    async run(scene, anna) {
+      const { screen } = anna;
+      await has(anna, physics);
+      const second = await anna.newTab();
+      await screen.tab.front();
+      await scene.network.set({ script: 'POST /tasks* -> slow:1s' });
+      await screen.tap(physics);
+      await until('it is on its way', async () => (await scene.sent(/state$/)).length > 0, { every: 20 });
+      await screen.tab.close();
+      await second.tab.front();
+      await second.today();
+      await anna.database('it is done', tasks => tasks[0].is_completed === 1);
+      await second.drained();
+      assert.deepEqual(await scene.did(anna), [`create ${physics}`, `done ${physics}`]);
+      await second.stripSays(null);
+    },
+  },
+  {
+    n: 12,
+    name: 'the session ends while two wait: nothing is dropped, "log in", and then both are done',
+    everywhere: true,
+    async run(scene, anna) {
+      const { screen } = anna;
+      await has(anna, physics);
+      await has(anna, 'Алгебра');
+      await changesMeet(scene, '502');
+      await screen.tap(physics);
+      await screen.shows(physics, { state: 'waiting' });
+      await screen.tap('Алгебра');
+      await screen.stripSays('2 изменения ждут сети');
+      await scene.site.endSessions(anna.login);
+      await scene.network.good();
+      await screen.stripSays('Войдите снова, чтобы сохранить 2 изменения');
+      assert.equal((await screen.queue()).length, 2);
+      assert.deepEqual((await anna.tasks()).map(t => t.is_completed), [0, 0]);
+
+      await screen.tab.click('#outbox-strip a');
+      await screen.tab.waitFor('the page of the login', () => location.pathname === '/auth/login' && document.querySelector('form.auth') !== null);
+      await screen.logIn(anna.login);
+      await screen.ready();
+      await screen.drained();
+      assert.deepEqual((await scene.did(anna)).slice(2), [`done ${physics}`, 'done Алгебра']);
+      assert.deepEqual((await anna.tasks()).map(t => t.is_completed), [1, 1]);
+      await screen.stripSays(null);
+    },
+  },
+  {
+    n: 13,
+    name: 'another person logs in in the same browser: sees nothing of the first, sends nothing for them',
+    everywhere: true,
+    async run(scene, anna) {
+      const { screen } = anna;
+      await has(anna, physics);
+      await changesMeet(scene, '502');
+      await screen.tap(physics);
+      await screen.shows(physics, { state: 'waiting' });
+      const boris = await scene.account('boris', anna.context);
+      await scene.site.endSessions(anna.login);
+      await anna.logIn(screen, boris.login);
+      await scene.network.good();
+      await screen.stripSays('Здесь ждут изменения из другого аккаунта');
+      const seen = await screen.tab.eval(() => document.documentElement.outerHTML);
+      assert.ok(!seen.includes('Физика: задачи'), 'the second person sees what the first one has');
+      // What the second person does arrives past the first one's.
+      await screen.add('Своё');
+      await boris.database('their own is there', tasks => tasks.length === 1);
+      assert.deepEqual(await scene.did(boris), ['create Своё']);
+      assert.equal((await anna.rows(physics))[0].is_completed, 0);
+      assert.equal((await screen.queue()).length, 1);
+
+      await anna.logIn();
+      await screen.drained();
+      assert.deepEqual((await scene.did(anna)).slice(1), [`done ${physics}`]);
+      assert.equal((await boris.tasks()).length, 1);
+      await screen.stripSays(null);
+    },
+  },
+  {
+    n: 14,
+    name: 'another person logs in in a second tab while the first one\'s changes are being sent',
+    async run(scene, anna) {
+      const { screen } = anna;
+      const three = ['Первая', 'Вторая', 'Третья'];
+      for (const title of three) await has(anna, title);
+      await scene.network.mode('offline');
+      for (const title of three) {
+        await screen.tap(title);
+        await screen.shows(title, { state: 'waiting' });
+      }
+      const boris = await scene.account('boris', anna.context);
+      const second = await anna.newTab();
+      // The first is under way, slowly, when the session changes under it.
+      await scene.network.set({ mode: 'plan', plan: 'POST /tasks* -> slow-after=1:3s' });
+      await screen.tab.front();
+      await until('the first is on its way', async () => (await scene.sent(/state$/)).some(e => e.forwarded > 0), { every: 20 });
+      await second.tab.front();
+      await anna.logIn(second, boris.login);
+      await scene.network.good();
+      await until('nothing of the first is under way', async () => (await second.queue()).every(e => e.state !== 'sending'));
+      await second.stripSays('Здесь ждут изменения из другого аккаунта');
+      assert.deepEqual(await boris.tasks(), []);
+      assert.deepEqual(await scene.did(boris), []);
+
+      await anna.logIn(second);
+      await second.drained();
+      assert.deepEqual((await scene.did(anna)).slice(3), three.map(t => `done ${t}`));
+      assert.deepEqual(await boris.tasks(), []);
+    },
+  },
+  {
+    n: 15,
+    name: 'a firewall answers in our place: waits, after eight times says so, and is sent in the end',
+    everywhere: true,
+    async run(scene, anna) {
+      const { screen } = anna;
+      await has(anna, physics);
+      await changesMeet(scene, 'waf-403');
+      await screen.tap(physics);
+      await screen.shows(physics, { done: true, state: 'waiting' });
+      await screen.stripSays('Одно изменение никак не отправляется', 60_000);
+      await screen.shows(physics, { state: 'stuck' });
+      assert.ok((await scene.sent(/state$/)).length >= 8);
+      assert.equal((await anna.rows(physics))[0].is_completed, 0);
+      // A portal's login page is no better proof.
+      await changesMeet(scene, 'login-200');
+      const before = (await scene.sent(/state$/)).length;
+      await screen.openList();
+      await screen.act('send');
+      await until('it is tried at once', async () => (await scene.sent(/state$/)).length > before);
+      assert.equal((await screen.queue()).length, 1);
+
+      await scene.network.good();
+      await screen.drained();
+      assert.deepEqual(await scene.did(anna), [`create ${physics}`, `done ${physics}`]);
+      await screen.stripSays(null);
+    },
+  },
+  {
+    n: 16,
+    name: 'the second of three is refused by the planner: the others are done, it is shown with its reason and can be mended',
+    everywhere: true,
+    async run(scene, anna) {
+      const { screen } = anna;
+      await scene.network.mode('offline');
+      await screen.add('Первая');
+      await screen.shows('Первая', { state: 'waiting' });
+      await screen.paste(long);
+      await screen.shows(long, { state: 'waiting' });
+      await screen.add('Третья');
+      await screen.shows('Третья', { state: 'waiting' });
+      await screen.stripSays('3 изменения ждут сети');
+      await scene.network.good();
+      await screen.stripSays('Одно изменение не принято');
+      assert.deepEqual((await anna.tasks()).map(t => t.title), ['Первая', 'Третья']);
+      await screen.openList();
+      const [item, ...more] = await screen.list();
+      assert.equal(more.length, 0);
+      assert.match(item.label, /подробно/);
+      assert.match(item.meta, /не принято: Слишком длинно: не больше 500 знаков/i);
+
+      await screen.act('edit');
+      await until('the text is back in its line', async () => (await screen.tab.value('#add-text')) === long);
+      await screen.tab.type('#add-text', 'Коротко', { clear: true, enter: true });
+      await anna.database('the mended one is there', tasks => tasks.some(t => t.title === 'Коротко'));
+      await screen.drained();
+      await screen.stripSays(null);
+      assert.deepEqual(await scene.did(anna), ['create Первая', 'create Третья', 'create Коротко']);
+      assert.deepEqual((await screen.rows()).map(r => r.title).sort(), ['Коротко', 'Первая', 'Третья']);
+    },
+  },
+  {
+    n: 17,
+    name: 'done, the answer lost, and then no network for longer than the guard remembers: the person is asked',
+    limits: { ...usual, retention: 4000 },
+    async run(scene, anna) {
+      const { screen } = anna;
+      await has(anna, physics);
+      await scene.network.set({ plan: 'POST /tasks/* -> cut-after-forward=1', mode: 'plan' });
+      await screen.tap(physics);
+      await screen.shows(physics, { state: 'waiting' });
+      await scene.network.mode('offline');
+      await screen.stripSays('Неизвестно, сохранилось ли одно изменение', 60_000);
+      await screen.shows(physics, { state: 'ask' });
+      await scene.network.good();
+      await screen.openList();
+      assert.deepEqual((await screen.list()).map(i => i.actions), [['check', 'resend', 'copy', 'discard']]);
+      const before = (await scene.sent(/state$/)).length;
+      await screen.act('check');
+      // Nothing is sent a second time without a word.
+      assert.equal((await scene.sent(/state$/)).length, before);
+      assert.deepEqual(await scene.did(anna), [`create ${physics}`, `done ${physics}`]);
+      await screen.act('discard');
+      await screen.act('sure');
+      await screen.drained();
+      assert.equal((await anna.rows(physics))[0].is_completed, 1);
+    },
+  },
+  {
+    n: 18,
+    name: 'an entry that was never sent and is too old is sent only when the person says so',
+    limits: { ...usual, maxAge: 4000 },
+    async run(scene, anna) {
+      const { screen } = anna;
+      await has(anna, physics);
+      await changesMeet(scene, '502');
+      await screen.tap(physics);
+      await screen.shows(physics, { state: 'waiting' });
+      await screen.add('Алгебра'); // behind it: never sent
+      const [, second] = await screen.keeps(2);
+      await until('it is too old', () => Date.now() > second.createdAt + 4100);
+      await scene.network.good();
+      await anna.database('the first is done', tasks => tasks[0].is_completed === 1);
+      await screen.shows('Алгебра', { state: 'old' });
+      assert.equal((await anna.tasks()).length, 1);
+      await screen.openList();
+      await screen.act('send');
+      await screen.drained();
+      assert.deepEqual((await scene.did(anna)).slice(1), [`done ${physics}`, 'create Алгебра']);
+    },
+  },
+  {
+    n: 19,
+    name: 'three tabs, ten entries, and the network back in all at once: each once, in order, and nobody\'s typing is lost',
+    async run(scene, anna) {
+      const { screen } = anna;
+      const second = await anna.openTab();
+      const third = await anna.openTab();
+      const tabs = [screen, second, third];
+      await second.tab.type('#add-text', 'недописанное');
+      for (const s of tabs) await s.tab.eval(() => void (/** @type {any} */ (window).same = true));
+      await screen.tab.front();
+      const offline = scene.engine === 'chromium';
+      if (offline) await anna.chromium().setOffline(true);
+      else await scene.network.mode('offline');
+      const ten = Array.from({ length: 10 }, (_, i) => `Дело ${i + 1}`);
+      for (const title of ten) await screen.add(title);
+      await screen.keeps(10);
+      for (const s of tabs) {
+        await s.tab.front();
+        await s.stripSays('10 изменений ждут сети');
+      }
+      if (offline) await anna.chromium().setOffline(false);
+      else await scene.network.good();
+      await screen.drained();
+      assert.deepEqual(await scene.did(anna), ten.map(title => `create ${title}`));
+      assert.equal((await scene.sent()).reduce((sum, e) => sum + e.forwarded, 0), 10);
+      for (const s of tabs) {
+        await s.tab.front();
+        await s.stripSays(null);
+        assert.equal(await s.tab.eval(() => /** @type {any} */ (window).same), true, 'a tab was loaded again');
+      }
+      assert.equal(await second.tab.value('#add-text'), 'недописанное');
+    },
+  },
+  {
+    n: 21,
+    name: 'a plain form without a network ends on no blank page, comes back, and is sent',
+    everywhere: true,
+    async run(scene, anna) {
+      const { screen } = anna;
+      await has(anna, physics);
+      const [{ id }] = await anna.tasks();
+      await screen.tab.goto(`${screen.url}/tasks/${id}`);
+      await screen.ready();
+      await changesMeet(scene, 'refuse');
+      await screen.tab.type('#title', 'Физика: задачи 16–20', { clear: true });
+      await screen.tab.click('form[action$="/fields"] button');
+      // By way of the outbox's own page, back to where the form was.
+      await screen.tab.waitFor('the form\'s page is back', path => location.pathname === path && document.querySelector('#title') !== null && document.querySelector('#outbox-strip') !== null, `/tasks/${id}`);
+      await screen.stripSays('Одно изменение ждёт сети');
+      assert.ok(!(await screen.tab.url()).includes('#outbox'), await screen.tab.url());
+      assert.equal((await anna.tasks())[0].title, physics);
+      const [kept] = await screen.keeps(1);
+      assert.equal(kept.nav, true);
+      await scene.network.good();
+      await screen.drained();
+      assert.equal((await anna.tasks())[0].title, 'Физика: задачи 16–20');
+      const sent = await scene.sent(/fields$/);
+      assert.equal(sent.filter(e => e.forwarded > 0).length, 1);
+      assert.ok(sent.every(e => e.key === kept.key && (!e.forwarded || e._key === kept.key)), JSON.stringify(sent));
+      await screen.stripSays(null);
+    },
+  },
+  {
+    n: 22,
+    name: 'outbox.fetch without a network gets 202 in JSON; a plain fetch beside it is left alone',
+    everywhere: true,
+    async run(scene, anna) {
+      const { screen } = anna;
+      await has(anna, physics);
+      const [{ id }] = await anna.tasks();
+      await screen.tab.eval(() => void (/** @type {any} */ (window).same = true));
+      await changesMeet(scene, 'refuse');
+      const got = await screen.tab.eval(async path => {
+        const { outbox } = await import(/** @type {string} */ ('/outbox/page.js'));
+        const body = new URLSearchParams({ completed: 'true' });
+        const answer = await outbox.fetch(path, { method: 'POST', headers: { Accept: 'application/json' }, body });
+        const plain = await fetch(path, { method: 'POST', body: new URLSearchParams({ completed: 'false' }) }).then(r => `answered ${r.status}`, () => 'failed');
+        return { status: answer.status, mark: answer.headers.get('X-Outbox-Queued'), body: await answer.json(), plain };
+      }, `/tasks/${id}/state`);
+      assert.equal(got.status, 202);
+      assert.equal(got.mark, '1');
+      assert.equal(got.body.outbox, 'queued');
+      assert.equal(got.plain, 'failed');
+      const [kept, ...more] = await screen.queue();
+      assert.equal(more.length, 0);
+      assert.equal(kept.text, 'completed=true');
+      await scene.network.good();
+      await screen.drained();
+      assert.equal((await anna.tasks())[0].is_completed, 1);
+      assert.equal(await screen.tab.eval(() => /** @type {any} */ (window).same), true, 'the page was loaded again');
+    },
+  },
+  {
+    n: 23,
+    name: 'no room on this device: it is said, the text stays, and nothing is marked as kept',
+    limits: { ...usual, maxEntries: 1 },
+    async run(scene, anna) {
+      const { screen } = anna;
+      await has(anna, physics);
+      await scene.network.mode('offline');
+      await screen.tap(physics);
+      await screen.shows(physics, { state: 'waiting' });
+      await screen.add('Алгебра');
+      await screen.stripSays(/Не сохранено на этом устройстве/);
+      await until('the text is back', async () => (await screen.tab.value('#add-text')) === 'Алгебра');
+      assert.equal(await screen.row('Алгебра'), undefined);
+      assert.equal((await screen.queue()).length, 1);
+      await scene.network.good();
+      await screen.drained();
+      assert.deepEqual(await scene.did(anna), [`create ${physics}`, `done ${physics}`]);
+      // It is typed still; sent again, it is one.
+      await screen.tab.click('#add .add-button');
+      await anna.database('it is there', tasks => tasks.length === 2);
+    },
+  },
+  {
+    n: 24,
+    name: '503 with Retry-After 2, then 429 with Retry-After 3: waits for at least so long',
+    everywhere: true,
+    async run(scene, anna) {
+      const { screen } = anna;
+      await has(anna, physics);
+      await scene.network.set({ script: 'POST /tasks* -> 503:ra=2, 429:ra=3' });
+      await screen.tap(physics);
+      await screen.shows(physics, { state: 'waiting' });
+      await screen.drained();
+      assert.deepEqual(await scene.did(anna), [`create ${physics}`, `done ${physics}`]);
+      const [first, second, third, ...more] = await scene.sent(/state$/);
+      assert.deepEqual([first.status, second.status, third.status, more.length], [503, 429, 200, 0]);
+      const at = (/** @type {import('./fault.js').Entry} */ e) => Date.parse(e.time);
+      assert.ok(at(second) - at(first) >= 2000, `after ${at(second) - at(first)} ms`);
+      assert.ok(at(third) - at(second) >= 3000, `after ${at(third) - at(second)} ms`);
+    },
+  },
+  {
+    n: 25,
+    name: 'done, undone, done without a network: three changes wait, three are made, done in the end',
+    async run(scene, anna) {
+      const { screen } = anna;
+      await has(anna, physics);
+      await scene.network.mode('offline');
+      for (const [i, done] of [true, false, true].entries()) {
+        await screen.tap(physics);
+        await screen.keeps(i + 1);
+        await screen.shows(physics, { done, state: 'waiting' });
+      }
+      await screen.stripSays('3 изменения ждут сети');
+      await scene.network.good();
+      await screen.drained();
+      assert.deepEqual((await scene.did(anna)).slice(1), [`done ${physics}`, `undone ${physics}`, `done ${physics}`]);
+      assert.equal((await anna.rows(physics))[0].is_completed, 1);
+      await screen.shows(physics, { done: true, state: '' });
+    },
+  },
+  {
+    n: 26,
+    name: 'a new task and its "done" wait, and the new task is refused: so is what was to be done with it',
+    async run(scene, anna) {
+      const { screen } = anna;
+      await scene.network.mode('offline');
+      await screen.paste(long);
+      await screen.shows(long, { state: 'waiting' });
+      await screen.tap(long);
+      await screen.stripSays('2 изменения ждут сети');
+      await scene.network.good();
+      await screen.stripSays('2 изменения не приняты');
+      assert.deepEqual(await anna.tasks(), []);
+      await screen.openList();
+      assert.deepEqual((await screen.list()).map(i => /не принято/i.test(i.meta)), [true, true]);
+    },
+  },
+  {
+    n: 27,
+    name: 'done without a network, the page loaded again without a network: the mark is there again',
+    everywhere: true,
+    async run(scene, anna) {
+      const { screen } = anna;
+      await has(anna, physics);
+      await screen.tab.reload();
+      await screen.ready();
+      await screen.tab.waitFor('the page is kept for reading', async () => {
+        for (const name of await caches.keys()) {
+          const kept = name.startsWith('planner-pages-') && (await (await caches.open(name)).match('/today'));
+          if (kept) return (await kept.text()).includes('задачи 12–15');
+        }
+        return false;
+      });
+      await scene.network.mode('offline');
+      await screen.tap(physics);
+      await screen.shows(physics, { state: 'waiting' });
+      await screen.tab.reload();
+      const row = await screen.shows(physics, { done: true, state: 'waiting' });
+      assert.equal(row.caption, caption);
+      await screen.stripSays('Одно изменение ждёт сети');
+      await scene.network.good();
+      await screen.drained();
+      assert.deepEqual(await scene.did(anna), [`create ${physics}`, `done ${physics}`]);
+      await screen.stripSays(null);
+    },
+  },
+  {
+    n: 29,
+    name: 'a second tap while the first is under way takes its place on the page, not on the wire: both, in order',
+    async run(scene, anna) {
+      const { screen } = anna;
+      await has(anna, physics);
+      await changesMeet(scene, 'slow=1:1200ms, pass');
+      await screen.tap(physics);
+      await until('it is on its way', async () => (await scene.sent(/state$/)).length > 0, { every: 20 });
+      await screen.tap(physics);
+      await screen.shows(physics, { done: false });
+      await until('both are done', async () => (await scene.did(anna)).length === 3);
+      await scene.network.good();
+      await screen.drained();
+      assert.deepEqual((await scene.did(anna)).slice(1), [`done ${physics}`, `undone ${physics}`]);
+      assert.equal((await anna.rows(physics))[0].is_completed, 0);
+      await screen.shows(physics, { done: false, state: '' });
+    },
+  },
+  {
+    n: 30,
+    name: 'one waits, the person goes elsewhere, and it is sent meanwhile: back on the page nothing is marked',
+    async run(scene, anna) {
+      const { screen } = anna;
+      await has(anna, physics);
+      const sync = scene.engine === 'chromium';
+      if (sync) await anna.chromium().setOffline(true);
+      else await scene.network.mode('offline');
+      await screen.tap(physics);
+      await screen.shows(physics, { state: 'waiting' });
+      await screen.tab.goto('about:blank');
+      if (sync) {
+        // Nothing of the planner is open; the browser itself wakes the worker.
+        await anna.chromium().setOffline(false);
+        await anna.database('it is done', tasks => tasks[0].is_completed === 1);
+      } else {
+        await scene.network.good();
+      }
+      await screen.tab.back();
+      await screen.ready();
+      await screen.drained();
+      await anna.database('it is done', tasks => tasks[0].is_completed === 1);
+      await screen.stripSays(null);
+      assert.ok(!(await screen.rows()).some(r => r.state), 'a row is still marked');
+      assert.deepEqual(await scene.did(anna), [`create ${physics}`, `done ${physics}`]);
+    },
+  },
+  {
+    n: 31,
+    name: 'what is on its way cannot be taken back, and that is said',
+    async run(scene, anna) {
+      const { screen } = anna;
+      await has(anna, physics);
+      await changesMeet(scene, 'blackhole');
+      await screen.tap(physics);
+      await screen.shows(physics, { state: 'waiting' });
+      await screen.openList();
+      await screen.act('discard');
+      await screen.act('sure');
+      await screen.tab.waitFor('it is said', () => document.querySelector('.outbox-note')?.textContent === 'Уже отправляется, отменить нельзя');
+      assert.equal((await screen.queue()).length, 1);
+      await scene.network.good();
+      await screen.drained();
+      assert.deepEqual(await scene.did(anna), [`create ${physics}`, `done ${physics}`]);
+    },
+  },
+];
