@@ -100,7 +100,7 @@ func TestAGoTestThatHangsIsNamed(t *testing.T) {
 	}
 }
 
-func readNode(t *testing.T, files map[string]string) (counts, error, string) {
+func readNode(t *testing.T, files map[string]string) (counts, string, error) {
 	t.Helper()
 	if _, err := exec.LookPath("node"); err != nil {
 		t.Fatal("node is needed: make install")
@@ -125,11 +125,11 @@ func readNode(t *testing.T, files map[string]string) (counts, error, string) {
 	}
 	defer w.close()
 	c, err := runNode(context.Background(), w, "", paths)
-	return c, err, out.String()
+	return c, out.String(), err
 }
 
 func TestNodeTestsAreCountedByTheirLeaves(t *testing.T) {
-	got, err, out := readNode(t, map[string]string{"a.test.mjs": `
+	got, out, err := readNode(t, map[string]string{"a.test.mjs": `
 import assert from 'node:assert';
 import { describe, it, test } from 'node:test';
 test('plain', () => {});
@@ -158,7 +158,7 @@ test('parent', async t => {
 }
 
 func TestANodeFileThatCannotFailFails(t *testing.T) {
-	got, _, out := readNode(t, map[string]string{
+	got, out, _ := readNode(t, map[string]string{
 		"empty.test.mjs": "export {};",
 		"load.test.mjs":  "throw new Error('at load');",
 		"hang.test.mjs":  "import { test } from 'node:test'; test('for ever', () => new Promise(() => {}));",
