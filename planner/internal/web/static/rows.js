@@ -164,6 +164,10 @@ document.addEventListener('htmx:afterSwap', () => {
   settled();
 });
 
+// For a moment after the swap a row has its old class (htmx settles it later), and
+// what was painted by it then is wrong.
+document.addEventListener('htmx:afterSettle', paintAll);
+
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let settling;
 
