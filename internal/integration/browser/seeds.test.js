@@ -3,11 +3,9 @@
 // equal requests under one name, and a tap without a network. The last word has
 // the database, never the screen.
 import assert from 'node:assert/strict';
-import { mkdtempSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before, describe, test } from 'node:test';
-import { root } from './processes.js';
+import { root, tempFolder } from './processes.js';
 import { Scene } from './scene.js';
 
 const title = 'Физика: задачи 12–15';
@@ -162,7 +160,7 @@ test('the picture for the first page of the documentation can be taken', async (
     }),
   );
   assert.deepEqual(boxes, [true, true, true]);
-  const file = process.env.UPDATE === '1' ? join(root, 'docs', 'waiting.png') : join(mkdtempSync(join(tmpdir(), 'onceward-')), 'waiting.png');
+  const file = process.env.UPDATE === '1' ? join(root, 'docs', 'waiting.png') : join(tempFolder(), 'waiting.png');
   await screen.tab.screenshot(file);
   const picture = await screen.tab.raw.screenshot();
   assert.equal(picture.subarray(1, 4).toString(), 'PNG');

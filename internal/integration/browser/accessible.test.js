@@ -1,0 +1,277 @@
+// @ts-check
+// For whom the page is not a picture: what is announced, where the focus is, what
+// things are called, whether it can be read and fits. Scenario 33; W27, R35.
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { after, afterEach, before, describe, test } from 'node:test';
+import { tempFolder, until } from './processes.js';
+import { Scene } from './scene.js';
+import { usual } from './scenarios.js';
+
+const title = 'Физика: задачи 12–15';
+
+/** @type {Scene} */
+let scene;
+before(async () => {
+  scene = await Scene.open('chromium', { limits: usual });
+});
+after(() => scene?.close());
+afterEach(() => scene.clear());
+
+/** @param {...string} lines */
+async function personWith(...lines) {
+  const anna = await scene.person();
+  for (const [i, line] of lines.entries()) {
+    await anna.screen.add(line);
+    await anna.database(`«${line}» is there`, tasks => tasks.length === i + 1);
+  }
+  await until('all rows are the server\'s', async () => (await anna.screen.tab.count('#lists .row[data-v]')) === lines.length);
+  return anna;
+}
+
+/** @param {import('./scene.js').Person} person Playwright's own page */
+const pageOf = person => person.chromium().context.pages()[0];
+
+test('the strip is a polite status, and speaks once per change, however often it is tried meanwhile', async () => {
+  const anna = await personWith(title, 'Алгебра');
+  const { screen } = anna;
+  const region = await screen.tab.eval(() => {
+    const found = /** @type {HTMLElement} */ (document.querySelector('#outbox-strip [aria-live]'));
+    /** @type {any} */ (window).said = [];
+    new MutationObserver(() => /** @type {any} */ (window).said.push(found.textContent)).observe(found, { childList: true, characterData: true, subtree: true });
+    return { role: found.getAttribute('role'), live: found.getAttribute('aria-live') };
+  });
+  assert.deepEqual(region, { role: 'status', live: 'polite' });
+  const said = () => screen.tab.eval(() => /** @type {string[]} */ (/** @type {any} */ (window).said));
+
+  await scene.network.mode('502');
+  await screen.tap(title);
+  await screen.stripSays('Одно изменение ждёт сети');
+  await until('it was tried five times', async () => (await scene.sent(/state$/)).length >= 5);
+  await screen.tap('Алгебра');
+  await screen.stripSays('2 изменения ждут сети');
+  await scene.network.good();
+  await screen.drained();
+  await screen.stripSays(null);
+  await until('the region is empty', async () => (await said()).at(-1) === '');
+  // On the way from two to none there may be one for a moment.
+  const told = (await said()).filter((text, i, all) => !(text === 'Одно изменение ждёт сети' && i > 0 && all[i + 1] === ''));
+  assert.deepEqual(told, ['Одно изменение ждёт сети', '2 изменения ждут сети', '']);
+});
+
+test('the list takes the focus and keeps it, Escape gives it back, and nothing behind it is reached', async () => {
+  const anna = await personWith(title);
+  const { screen } = anna;
+  await scene.network.mode('offline');
+  await screen.tap(title);
+  await screen.stripSays('Одно изменение ждёт сети');
+  await screen.tab.eval(() => /** @type {HTMLElement} */ (document.querySelector('#outbox-strip [data-act=look]')).focus());
+  await screen.tab.raw.key('Enter');
+  const focus = () =>
+    screen.tab.eval(() => {
+      const at = /** @type {HTMLElement} */ (document.activeElement);
+      return { dialog: at.closest('dialog[open]') !== null, page: at.closest('main, nav, #outbox-strip') !== null, id: at.id, act: at.dataset.act ?? '' };
+    });
+  await screen.tab.waitFor('the list is open', () => document.querySelector('dialog[open]'));
+  assert.equal((await focus()).id, 'outbox-title');
+  const dialog = await screen.tab.eval(() => {
+    const d = /** @type {HTMLDialogElement} */ (document.querySelector('dialog[open]'));
+    return { modal: d.matches(':modal'), name: document.getElementById(d.getAttribute('aria-labelledby') ?? '')?.textContent };
+  });
+  assert.deepEqual(dialog, { modal: true, name: 'Что не сохранено' });
+  const acts = new Set();
+  for (let i = 0; i < 12; i++) {
+    await screen.tab.raw.key('Tab');
+    const at = await focus();
+    assert.equal(at.page, false, `Tab reaches what is behind the list: ${JSON.stringify(at)}`);
+    if (at.dialog) acts.add(at.act);
+  }
+  for (const act of ['send', 'copy', 'discard', 'close']) assert.ok(acts.has(act), `Tab does not reach ${act}: ${[...acts]}`);
+  await screen.tab.raw.key('Escape');
+  await screen.tab.waitFor('the list is closed', () => !document.querySelector('dialog[open]'));
+  assert.equal((await focus()).act, 'look');
+});
+
+test('a task is added, done and taken back with the keyboard alone, and the focus stays on its circle', async () => {
+  const anna = await personWith(title);
+  const { screen } = anna;
+  const circle = await screen.circle(title);
+  const focused = () => screen.tab.eval(s => document.activeElement === document.querySelector(s), circle);
+  await until('Tab reaches the circle', async () => {
+    await screen.tab.raw.key('Tab');
+    return focused();
+  });
+  const outline = await screen.tab.eval(() => {
+    const { outlineStyle, outlineWidth, boxShadow } = getComputedStyle(/** @type {Element} */ (document.activeElement));
+    return (outlineStyle !== 'none' && outlineWidth !== '0px') || boxShadow !== 'none';
+  });
+  assert.ok(outline, 'the focus cannot be seen');
+  await screen.tab.raw.key('Space');
+  await anna.database('it is done', tasks => tasks[0].is_completed === 1);
+  await screen.shows(title, { done: true, state: '' });
+  await until('the focus is on the circle', focused);
+  await screen.tab.eval(() => new Promise(go => setTimeout(go, 600))); // no second half of a double tap
+  await screen.tab.raw.key('Space');
+  await anna.database('it is not done', tasks => tasks[0].is_completed === 0);
+  await screen.shows(title, { done: false, state: '' });
+  await until('the focus is on the circle', focused);
+});
+
+test('what a screen reader is told of a circle is what the server said, also while the list cannot be loaded anew', async () => {
+  const anna = await personWith(title);
+  const { screen } = anna;
+  await scene.network.set({ plan: 'GET /today -> 503=1; POST /tasks/* -> 502=1', mode: 'plan' });
+  await screen.tap(title);
+  await screen.shows(title, { done: true, state: 'waiting' });
+  await scene.network.set({ plan: 'GET /today -> 503=1', mode: 'plan' });
+  await screen.drained();
+  await screen.tab.waitFor('the row is the server\'s', () => document.querySelector('#lists .row.is-done'));
+  assert.deepEqual(
+    await screen.tab.eval(() => ({
+      pressed: document.querySelector('#lists .circle')?.getAttribute('aria-pressed'),
+      sends: /** @type {HTMLInputElement} */ (document.querySelector('#lists .tick input[name=completed]')).value,
+    })),
+    { pressed: 'true', sends: 'false' },
+  );
+});
+
+// The list must not move away from under a press.
+test('a press on a circle right after typing is a press on that circle, on a wide screen too', async () => {
+  const anna = await personWith();
+  const { screen } = anna;
+  await screen.tab.resize(1280, 800);
+  await screen.add(title);
+  await screen.shows(title, { state: '' });
+  assert.equal(await screen.tab.eval(() => document.activeElement?.id), 'add-text');
+  await screen.tap(title);
+  await anna.database('it is done', tasks => tasks[0].is_completed === 1);
+});
+
+describe('at 320 px', () => {
+  /** @param {import('./screen.js').Screen} screen @param {string} where */
+  async function fits(screen, where) {
+    const found = await screen.tab.eval(() => {
+      const wide = /** @type {Element} */ (document.scrollingElement).scrollWidth;
+      /** What ends beyond the edge, unless something around it scrolls or cuts by itself. */
+      const over = [...document.body.querySelectorAll('*')].filter(e => {
+        const box = e.getBoundingClientRect();
+        if (!e.checkVisibility({ opacityProperty: true, visibilityProperty: true }) || box.width < 2 || box.right <= innerWidth + 1) return false;
+        for (let p = e.parentElement; p; p = p.parentElement) if (/auto|scroll|hidden|clip/.test(getComputedStyle(p).overflowX) && p !== document.body && p !== document.documentElement) return false;
+        return true;
+      });
+      return { wide, width: innerWidth, over: over.map(e => `${e.tagName}.${e.className}`) };
+    });
+    assert.equal(found.width, 320);
+    assert.ok(found.wide <= 320 && found.over.length === 0, `${where}: ${JSON.stringify(found)}`);
+  }
+
+  test('no page scrolls sideways, with the strip and the list neither', async () => {
+    const anna = await personWith(title, 'Очень-длинное-слово-без-единого-пробела-которое-некуда-перенести-1234567890', 'Тренировка каждый понедельник 18:00');
+    const { screen } = anna;
+    await screen.tab.resize(320, 640);
+    const [{ id }] = await anna.tasks();
+    for (const path of ['/today', '/done', '/trash', '/settings', '/waiting', `/tasks/${id}`, '/', '/auth/login', '/auth/register', '/offline', '/outbox/queued?back=/nowhere', '/no-such-page']) {
+      await screen.tab.goto(screen.url + path);
+      await fits(screen, path);
+    }
+    await screen.today();
+    await scene.network.mode('offline');
+    await screen.tap(title);
+    await screen.stripSays('Одно изменение ждёт сети');
+    await fits(screen, 'the strip');
+    await screen.openList();
+    await fits(screen, 'the list');
+    const small = await screen.tab.eval(() =>
+      [...document.querySelectorAll('button, a.outbox-button, .bar a, summary')]
+        .filter(e => e.checkVisibility() && e.getBoundingClientRect().height < 44)
+        .map(e => `${e.className} ${e.getBoundingClientRect().height}`),
+    );
+    assert.deepEqual(small, [], 'too small for a finger');
+  });
+});
+
+test('every control of every page has a name', async () => {
+  const anna = await personWith(title, 'Тренировка каждый понедельник');
+  const { screen } = anna;
+  const [{ id }] = await anna.tasks();
+  const session = await anna.chromium().context.newCDPSession(pageOf(anna));
+  for (const path of ['/today', '/done', '/trash', '/settings', '/waiting', `/tasks/${id}`, '/', '/auth/login', '/auth/register', '/outbox/queued?back=/nowhere']) {
+    await screen.tab.goto(screen.url + path);
+    const { nodes } = await session.send('Accessibility.getFullAXTree');
+    const nameless = nodes.filter(n => !n.ignored && /^(button|link|textbox|combobox|checkbox|searchbox|heading|DisclosureTriangle)$/.test(n.role?.value) && !n.name?.value?.trim());
+    assert.deepEqual(nameless.map(n => n.role?.value), [], path);
+    assert.equal(await screen.tab.eval(() => document.documentElement.lang), 'ru', path);
+  }
+});
+
+describe('light and dark', () => {
+  // For whoever wants to look: PICTURES=folder.
+  const pictures = process.env.PICTURES ?? tempFolder('onceward-pictures-');
+  for (const scheme of /** @type {const} */ (['light', 'dark'])) {
+    test(`what waits can be read in the ${scheme}`, async () => {
+      const anna = await personWith(title, 'Алгебра завтра');
+      const { screen } = anna;
+      await screen.tab.resize(390, 720);
+      await pageOf(anna).emulateMedia({ colorScheme: scheme });
+      await scene.network.mode('offline');
+      await screen.tap(title);
+      await screen.shows(title, { done: true, state: 'waiting' });
+      await screen.stripSays('Одно изменение ждёт сети');
+      await screen.tab.screenshot(join(pictures, `strip-${scheme}.png`));
+      const low = await contrast(screen, ['.row-caption', '.outbox-caption', '#outbox-strip .outbox-text', '#outbox-strip [data-act=look]', '[data-outbox-state=waiting] .row-title', '.row:not([data-outbox-state]) .row-title', '.bar a span', 'h1', '.day', 'h2']);
+      assert.deepEqual(low, []);
+      await screen.openList();
+      await screen.tab.screenshot(join(pictures, `list-${scheme}.png`));
+      assert.deepEqual(await contrast(screen, ['.outbox-title', '.outbox-label', '.outbox-meta', '.outbox-item [data-act=send]', '.outbox-item [data-act=discard]', '[data-act=close]']), []);
+    });
+  }
+});
+
+/**
+ * Texts that stand out too little from what is behind them (WCAG 2.2, 1.4.3).
+ * @param {import('./screen.js').Screen} screen
+ * @param {string[]} selectors
+ * @returns {Promise<string[]>}
+ */
+function contrast(screen, selectors) {
+  return screen.tab.eval(list => {
+    const canvas = new OffscreenCanvas(1, 1).getContext('2d', { willReadFrequently: true });
+    if (!canvas) throw new Error('no canvas');
+    /** @param {string} color @returns {number[]} */
+    const rgba = color => {
+      canvas.clearRect(0, 0, 1, 1);
+      canvas.fillStyle = color;
+      canvas.fillRect(0, 0, 1, 1);
+      const [r, g, b, a] = canvas.getImageData(0, 0, 1, 1).data;
+      return [r, g, b, a / 255];
+    };
+    /** @param {number[]} over @param {number[]} under @param {number} [share] */
+    const blend = (over, under, share = over[3]) => [0, 1, 2].map(i => over[i] * share + under[i] * (1 - share)).concat(1);
+    /** @param {Element} e @returns {number[]} */
+    const behind = e => {
+      const own = rgba(getComputedStyle(e).backgroundColor);
+      if (own[3] === 1) return own;
+      return blend(own, e.parentElement ? behind(e.parentElement) : [255, 255, 255, 1]);
+    };
+    const luminance = (/** @type {number[]} */ c) =>
+      c.slice(0, 3).map(v => v / 255).map(v => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)).reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+    const found = [];
+    for (const selector of list) {
+      const e = [...document.querySelectorAll(selector)].find(x => x.checkVisibility() && /** @type {HTMLElement} */ (x).innerText.trim());
+      if (!e) {
+        if (selector !== '.row-caption' && selector !== 'h2') found.push(`${selector}: not there`);
+        continue;
+      }
+      const style = getComputedStyle(e);
+      let opacity = 1;
+      for (let p = /** @type {Element | null} */ (e); p; p = p.parentElement) opacity *= Number(getComputedStyle(p).opacity);
+      const paper = behind(e);
+      const ink = rgba(style.color);
+      const [a, b] = [luminance(blend(ink, paper, ink[3] * opacity)), luminance(paper)].sort((x, y) => y - x);
+      const ratio = (a + 0.05) / (b + 0.05);
+      const large = parseFloat(style.fontSize) >= 24 || (parseFloat(style.fontSize) >= 18.66 && Number(style.fontWeight) >= 700);
+      if (ratio < (large ? 3 : 4.5)) found.push(`${selector}: ${ratio.toFixed(2)}`);
+    }
+    return found;
+  }, selectors);
+}
