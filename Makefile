@@ -2,7 +2,7 @@
 SUITE = go run ./internal/integration/cmd/suite
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-go test-js types lint browsers bench install
+.PHONY: help test test-go test-js types lint browsers demo soak bench install
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +24,14 @@ lint: ## gofmt, go vet, staticcheck
 
 browsers: ## the browser tests whole: every scenario on every engine
 	@ONCEWARD_BROWSERS=all $(SUITE) browsers
+
+demo: ## the same taps over the same bad network, without Onceward and with it
+	@$(SUITE) -install browsers
+	@node internal/integration/browser/demo.js
+
+soak: ## minutes of taps over a bad network, judged; SOAK_TAPS=1000 SOAK_RUNS=3 SOAK_SEED=…
+	@$(SUITE) -install browsers
+	@node internal/integration/browser/planner.soak.js
 
 bench: ## measure what README promises about speed: target, measured, met or missed
 	@go run ./internal/integration/cmd/bench
