@@ -180,23 +180,17 @@ if (form && template && htmx) {
 
   const hints = /** @type {HTMLElement} */ (form.querySelector('.hints'));
   text().addEventListener('focus', () => (hints.hidden = false));
-  // Not while something is being pressed: the list would move away from under the
-  // pointer, and the press would end beside its circle and do nothing.
+  // Not during a press: the list would move away from under it.
   let pressing = false;
   const hide = () => {
     if (!pressing && !form.contains(document.activeElement)) hints.hidden = true;
   };
   form.addEventListener('focusout', () => setTimeout(hide));
-  window.addEventListener('pointerdown', () => (pressing = true), true);
-  for (const type of ['pointerup', 'pointercancel']) {
-    window.addEventListener(
-      type,
-      () => {
-        pressing = false;
-        setTimeout(hide, 50); // after the click
-      },
-      true,
-    );
+  for (const type of ['pointerdown', 'pointerup', 'pointercancel']) {
+    addEventListener(type, () => {
+      pressing = type === 'pointerdown';
+      setTimeout(hide, 50); // after the click
+    }, true);
   }
   // What stands above the line has to know its height.
   new ResizeObserver(() => document.body.style.setProperty('--dock', `${form.offsetHeight}px`)).observe(form);

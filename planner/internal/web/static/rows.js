@@ -164,8 +164,7 @@ document.addEventListener('htmx:afterSwap', () => {
   settled();
 });
 
-// For a moment after the swap a row has its old class (htmx settles it later), and
-// what was painted by it then is wrong.
+// Only then has a row its new class.
 document.addEventListener('htmx:afterSettle', paintAll);
 
 /** @type {ReturnType<typeof setTimeout> | undefined} */
