@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { after, afterEach, before, describe, test } from 'node:test';
 import { tempFolder, until } from './processes.js';
 import { Scene } from './scene.js';
-import { usual } from './scenarios.js';
+import { usual } from './steps.js';
 
 const title = 'Физика: задачи 12–15';
 

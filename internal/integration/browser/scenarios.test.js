@@ -4,7 +4,8 @@
 import { after, afterEach, before, describe, test } from 'node:test';
 import { open } from './engines.js';
 import { Scene, startSite } from './scene.js';
-import { scenarios, usual } from './scenarios.js';
+import { scenarios } from './scenarios.js';
+import { usual } from './steps.js';
 
 const all = process.env.ONCEWARD_BROWSERS === 'all';
 /** For whoever looks for one fault: ONCEWARD_ENGINE=webkit ONCEWARD_SCENARIO=12,13. */
