@@ -158,6 +158,7 @@ const commands = {
   onceward: './cmd/onceward',
   orders: './examples/orders',
   sqlq: './internal/integration/cmd/sqlq',
+  naive: './internal/integration/cmd/naive',
 };
 
 /** @type {Map<string, Promise<string>>} */
