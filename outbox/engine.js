@@ -159,7 +159,10 @@ export function createOutbox({
         }
         placed();
         if (!kept) return unprotected(entry, body, live, spot);
-        if (spot.atOnce) live.close({ kind: 'queued' });
+        if (spot.atOnce) {
+          live.close({ kind: 'queued' });
+          void announce(); // its row is to say so, whatever stands before it
+        }
         if (!lock) return false;
         if (!spot.go || (await deliver(spot.entry, body))) await run(true);
         return true;

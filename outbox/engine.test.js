@@ -64,6 +64,21 @@ test('W2, R23, B151, scenario 4: a new request does not overtake an older one th
   assert.equal(t.result.kind, 'queued', 'behind one in back-off it is said at once that it waits');
 });
 
+test('4.7: what is put behind one that waits is told to the pages at once, though that one is under way', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = '502';
+  a.tap('1');
+  await w.clock.go(0);
+  w.net = 'slow';
+  void a.outbox.flush(true);
+  await w.clock.go(100);
+  const t = a.tap('2');
+  await w.clock.go(0);
+  assert.equal(t.result.kind, 'queued');
+  assert.ok(w.told.at(-1).entries.some((/** @type {any} */ e) => e.key === t.key), 'its row would not be marked');
+});
+
 test('4.5: behind an older one in its first send, a tap waits its own soft limit and is answered truly', async () => {
   const w = world();
   const a = w.program();

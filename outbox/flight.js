@@ -26,7 +26,7 @@ export function createFlights({ cfg, send, find, say, put, answered }) {
   /** Whoever asked is told that it waits, once. @param {Flight} f */
   function wait(f) {
     f.placed();
-    if (!f.waits) say('queued', f.who, {});
+    if (!f.waits) say('queued', f.who, { key: f.who.key });
     f.waits = true;
   }
 

@@ -33,7 +33,7 @@ function make() {
       return p.net(url);
     },
     find: async (key) => p.stored.get(key),
-    say: (kind, who) => p.said.push(`${kind} ${who.el}`),
+    say: (kind, who, { key }) => p.said.push(`${kind} ${key ? who.el : 'of nothing'}`),
     put: async (event) => {
       p.put.push(event.html);
       return null;
