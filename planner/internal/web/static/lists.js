@@ -76,6 +76,9 @@ export function keepRows(keep) {
   keepers.push(keep);
 }
 
+/** Whose page this is. */
+const owner = document.querySelector('meta[name="outbox-owner"]')?.getAttribute('content');
+
 let running = false;
 let again = false;
 let changes = 0;
@@ -109,13 +112,13 @@ export async function refresh() {
   return !!html || !document.querySelector('main')?.dataset.refresh;
 }
 
-/** @returns {Promise<string>} the whole page as it is now; '' without a network */
+/** @returns {Promise<string>} the whole page as it is now; '' without a network, or if somebody else has logged in beside it */
 async function load() {
   const path = document.querySelector('main')?.dataset.refresh;
   if (!path) return '';
   try {
     const answer = await fetch(path, { headers: { Accept: 'text/html' }, redirect: 'error', signal: AbortSignal.timeout(15_000), cache: 'no-store' });
-    if (!answer.ok) return '';
+    if (!answer.ok || answer.headers.get('Planner-Owner') !== owner) return '';
     const html = await answer.text();
     void keep(path, answer, html);
     return html;
@@ -126,14 +129,12 @@ async function load() {
 
 /**
  * Has the worker show this page, and not an older one, when there is no network.
- * In a page of somebody else, by a login in another tab, nothing is kept.
  *
  * @param {string} path
  * @param {Response} answer
  * @param {string} html
  */
 async function keep(path, answer, html) {
-  const owner = answer.headers.get('Planner-Owner');
   const name = `planner-pages-${owner}`;
   if (!owner || !('caches' in window) || !(await caches.has(name))) return;
   const headers = { 'Content-Type': 'text/html; charset=utf-8', 'Planner-Owner': owner, 'Content-Security-Policy': answer.headers.get('Content-Security-Policy') ?? "default-src 'self'" };
