@@ -3,7 +3,9 @@
 // tagged and nobody imports it; what it needs reaches no user.
 //
 //	browser/    the outbox and the planner in Chromium, Firefox and WebKit
+//	deploys/    the planner restarted and killed under people who tap
 //	cmd/suite   runs every check of the repository
 //	cmd/bench   measures what is promised about speed
 //	cmd/sqlq    asks an SQLite file one question; the browser tests use it
+//	cmd/naive   a planner as everybody writes it first; the demo taps on it
 package integration
