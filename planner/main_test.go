@@ -298,7 +298,7 @@ func (s *sender) send(ctx context.Context, key, path string, form url.Values) er
 // while somebody ends and starts the planner; and then asks the file.
 func lessons(t *testing.T, s *sender, data string, workers, n int, pause time.Duration) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute) // a machine may be busy
 	defer cancel()
 	var wg sync.WaitGroup
 	for w := range workers {
@@ -445,7 +445,7 @@ func TestKillingThePlannerInTheMiddleLosesAndDoublesNothing(t *testing.T) {
 	}
 	select {
 	case <-finished:
-	case <-time.After(100 * time.Second):
+	case <-time.After(8 * time.Minute):
 		t.Fatal("it does not come to an end")
 	}
 	t.Logf("%d kills, %d requests sent again", inside, s.resent.Load())
