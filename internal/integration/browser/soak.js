@@ -211,7 +211,7 @@ class Soak {
     const { random, network, options } = this;
     await this.open();
     if (options.atLeast !== undefined) {
-      await network.set({ script: `POST /tasks* -> ${deck(random, 20 * options.taps + 1000).join(', ')}`, mode: 'plan' });
+      await network.set({ script: `POST /tasks* -> ${deck(random, 4 * options.taps + 1000).join(', ')}`, mode: 'plan' });
     }
     let tapping = true;
     const meanwhile = (async () => {
