@@ -47,8 +47,9 @@ let heard = () => {};
 let timer;
 /** @type {any} */
 let leaving;
-/** @type {Promise<ReturnType<typeof import('./local.js').startLocal>> | null} */
-let here = null;
+/** @type {any} */
+let here;
+let tries = 0;
 
 class Outbox extends EventTarget {
   snapshot = { ...summary([], owner ?? '', since, cfg.softLimit), stored: true, controlled: controlled() };
@@ -98,9 +99,10 @@ class Outbox extends EventTarget {
 
 export const outbox = new Outbox();
 
-/** @returns {NonNullable<typeof here>} */
+/** @returns {Promise<ReturnType<typeof import('./local.js').startLocal>>} */
 function local() {
-  here ??= import('./local.js').then((m) => m.startLocal(said, newKey, hear));
+  // Firefox keeps a failure by its address.
+  here ??= import(`./local.js?${tries++}`).then((m) => m.startLocal(said, newKey, hear));
   here.catch(() => (here = null));
   return here;
 }
