@@ -180,17 +180,15 @@ if (form && template && htmx) {
 
   const hints = /** @type {HTMLElement} */ (form.querySelector('.hints'));
   text().addEventListener('focus', () => (hints.hidden = false));
-  // Not during a press: the list would move away from under it.
-  let pressing = false;
-  const hide = () => {
-    if (!pressing && !form.contains(document.activeElement)) hints.hidden = true;
-  };
-  form.addEventListener('focusout', () => setTimeout(hide));
+  // Not under a press: the list would move.
+  let down = false;
+  const hide = () => setTimeout(() => (hints.hidden ||= !down && !form.contains(document.activeElement)), 50);
+  form.addEventListener('focusout', hide);
   for (const type of ['pointerdown', 'pointerup', 'pointercancel']) {
     addEventListener(type, () => {
-      pressing = type === 'pointerdown';
-      setTimeout(hide, 50); // after the click
-    }, true);
+      down = type === 'pointerdown';
+      hide();
+    });
   }
   // What stands above the line has to know its height.
   new ResizeObserver(() => document.body.style.setProperty('--dock', `${form.offsetHeight}px`)).observe(form);
