@@ -210,6 +210,10 @@ export class Scene {
       `at ${await screen.tab.url()}`,
       `rows: ${JSON.stringify(await screen.rows())}`,
       `strip: ${await screen.strip()}`,
+      `page: ${await screen.tab.eval(async () => {
+        const { outbox } = await import(/** @type {string} */ ('/outbox/page.js')).catch(() => ({}));
+        return JSON.stringify({ visible: document.visibilityState, now: Date.now(), ...outbox?.snapshot });
+      })}`,
       `kept: ${JSON.stringify((await screen.queue()).map(e => ({ key: e.key.slice(0, 8), state: e.state, attempts: e.attempts, url: new URL(e.url).pathname, text: e.text })))}`,
       `database: ${JSON.stringify((await person.tasks()).map(t => [t.title, t.is_completed]))}`,
       `sent:\n${sent.join('\n')}`,

@@ -91,7 +91,7 @@ test(`${wanted} taps while the worker is stopped at random have their effects, e
     }
     // Now and then the line runs empty, or nearly all taps would stand behind one
     // that waits.
-    if (next() < 0.35) await screen.drained(2500).catch(() => {});
+    if (next() < 0.3) await screen.drained(1500).catch(() => {});
     else await sleep(next() * 300);
   }
   await until('every tap is settled', async () => {
