@@ -54,7 +54,7 @@ func TestB019WaitersOfASlowFirstRequestAllGetItsAnswer(t *testing.T) {
 	onServer(t, func(t *testing.T, s *server) {
 		for round := range 3 {
 			key := fmt.Sprint("round-", round)
-			first := s.background(request{key: key, chaos: "sleep_ms=700"})
+			first := s.background(request{key: key, chaos: "sleep_ms=2500"}) // longer than a busy machine takes to look
 			s.waitRunning(1)
 			answers := parallel(s.times(20, request{key: key, prefer: "wait=10"})...)
 			run := (<-first).want(t, http.StatusCreated, "executed")
