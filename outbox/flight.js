@@ -144,7 +144,7 @@ export function createFlights({ cfg, send, find, say, put, answered }) {
     tell(event) {
       const f = flights.get(event.key);
       if (f?.open && !(f.nav && event.kind === 'unsaved')) f.news = event;
-      else void end(event, f);
+      else return end(event, f);
     },
   };
   return flight;

@@ -41,6 +41,8 @@ const flights = createFlights({ cfg, send, find, say, put, answered: intents.ans
 
 /** @type {any[]} */
 let entries = [];
+let stored = true;
+let hearing = Promise.resolve();
 let shown = '';
 let heard = () => {};
 /** @type {any} */
@@ -155,12 +157,17 @@ function arm() {
 function hear(m) {
   if (m?.type === 'outbox-placed') flights.placed(m.key);
   if (m?.type !== 'outbox') return;
-  entries = m.entries;
-  const next = { ...summary(entries, owner ?? '', Date.now(), cfg.softLimit), stored: m.stored, controlled: controlled() };
+  ({ entries, stored } = m);
+  heard();
+  // A row shows its wish until the late answer is in its place.
+  const put = Promise.all(m.events.filter((/** @type {any} */ e) => e.owner === owner).map(flights.tell));
+  hearing = hearing.then(() => Promise.race([put, after(1_000)])).then(show, show);
+}
+
+function show() {
+  const next = { ...summary(entries, owner ?? '', Date.now(), cfg.softLimit), stored, controlled: controlled() };
   outbox.snapshot = next;
   intents.restore(next.entries);
-  heard();
-  for (const event of m.events) if (event.owner === owner) flights.tell(event);
   const text = JSON.stringify(next);
   if (text !== shown) outbox.dispatchEvent(new CustomEvent('change', { detail: next }));
   if (next.pending && !shown) void navigator.storage?.persist?.().catch(() => {});

@@ -179,17 +179,7 @@ if (form && template && htmx) {
   });
 
   const hints = /** @type {HTMLElement} */ (form.querySelector('.hints'));
-  text().addEventListener('focus', () => (hints.hidden = false));
-  // Not under a press: the list would move.
-  let down = false;
-  const hide = () => setTimeout(() => (hints.hidden ||= !down && !form.contains(document.activeElement)), 50);
-  form.addEventListener('focusout', hide);
-  for (const type of ['pointerdown', 'pointerup', 'pointercancel']) {
-    addEventListener(type, () => {
-      down = type === 'pointerdown';
-      hide();
-    });
-  }
+  hints.hidden = false;
   // What stands above the line has to know its height.
   new ResizeObserver(() => document.body.style.setProperty('--dock', `${form.offsetHeight}px`)).observe(form);
   hints.addEventListener('click', (event) => {

@@ -164,9 +164,6 @@ document.addEventListener('htmx:afterSwap', () => {
   settled();
 });
 
-// Only then has a row its new class.
-document.addEventListener('htmx:afterSettle', paintAll);
-
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let settling;
 
