@@ -74,7 +74,6 @@ export const scenarios = [
   {
     n: 3,
     name: '502 for a while with the network up: the strip goes by itself',
-    everywhere: true,
     async run(scene, anna) {
       const { screen } = anna;
       await has(anna, physics);
@@ -334,7 +333,6 @@ export const scenarios = [
   {
     n: 15,
     name: 'a firewall answers in our place: waits, after eight times says so, and is sent in the end',
-    everywhere: true,
     async run(scene, anna) {
       const { screen } = anna;
       await has(anna, physics);

@@ -488,7 +488,10 @@ class Soak {
     const begun = performance.now();
     const limit = () => Math.max(1000, 60_000 - (performance.now() - begun));
     const [a, b] = [this.places[0], this.places[2]];
-    const left = async () => (await a.screen.queue()).filter(e => e.state !== 'parked');
+    const left = async () => {
+      const { entries = [], meta = [] } = await a.screen.stored();
+      return entries.map(e => e.value).filter(e => e.owner === meta[0]?.value.owner);
+    };
     await until('the first phone has nothing of its owner left', async () => (await left()).length === 0 || Promise.reject(new Error(JSON.stringify(await left()))), { timeout: limit(), every: 100 });
     // What the other one wished there waits for them to come back.
     if (this.onceward === 'on') {
