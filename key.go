@@ -1,6 +1,8 @@
 package onceward
 
 import (
+	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -17,6 +19,11 @@ type Key struct{ Scope, ID [32]byte }
 // NewKey hashes a scope (an account's stable name) and an idempotency key.
 func NewKey(scope, key string) Key {
 	return Key{Scope: sha256.Sum256([]byte(scope)), ID: sha256.Sum256([]byte(key))}
+}
+
+// Compare orders keys by scope, then by ID.
+func (k Key) Compare(other Key) int {
+	return cmp.Or(bytes.Compare(k.Scope[:], other.Scope[:]), bytes.Compare(k.ID[:], other.ID[:]))
 }
 
 // RecordID is the name of the record in logs: the first 16 hex digits of the
