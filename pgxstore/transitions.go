@@ -29,7 +29,7 @@ const (
 			clock_timestamp() + $7::bigint * interval '1 microsecond', $8::bigint,` + expiry + `)
 		ON CONFLICT (scope, key) DO NOTHING
 		RETURNING created_at, lease_until)
-	SELECT true, created_at, $3::bytea, ''::text, ''::text, $6::bytea, 1, false, created_at, lease_until, NULL::timestamptz, NULL::timestamptz, NULL::bytea FROM fresh
+	SELECT true, clock_timestamp(), $3::bytea, ''::text, ''::text, $6::bytea, 1, false, created_at, lease_until, NULL::timestamptz, NULL::timestamptz, NULL::bytea FROM fresh
 	UNION ALL ` + selectRow
 
 	// expiry is expires_at and sweep_at of a claim with lease $7 and keep $8.
