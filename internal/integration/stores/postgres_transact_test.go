@@ -342,8 +342,10 @@ func TestPostgresTransactPanicsOn(t *testing.T) {
 // sleeps on, in Go or in the server, and obeys no context.
 func TestPostgresTransactEndsAtItsDeadline(t *testing.T) {
 	for name, sleep := range map[string]func(ctx context.Context, free chan struct{}){
-		"in Go":         func(_ context.Context, free chan struct{}) { <-free },
-		"in the server": func(ctx context.Context, free chan struct{}) { pgxstore.Tx(ctx).Exec(context.Background(), "SELECT pg_sleep(60)") },
+		"in Go": func(_ context.Context, free chan struct{}) { <-free },
+		"in the server": func(ctx context.Context, free chan struct{}) {
+			pgxstore.Tx(ctx).Exec(context.Background(), "SELECT pg_sleep(60)")
+		},
 		"between rows": func(ctx context.Context, free chan struct{}) {
 			rows, err := pgxstore.Tx(ctx).Query(context.Background(), "SELECT generate_series(1, 10000000)")
 			if err != nil || !rows.Next() {
