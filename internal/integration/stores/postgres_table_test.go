@@ -424,6 +424,7 @@ func TestPostgresKeepsLeasesUnderLoad(t *testing.T) {
 			if err := s.store.Extend(ctx, c.Key, c.Token, time.Hour, false); err != nil {
 				t.Errorf("Extend: %v", err)
 			}
+			var err error
 			if i%2 == 0 {
 				err = s.store.Complete(ctx, c.Key, c.Token, testAnswer("x"), time.Hour)
 			} else {

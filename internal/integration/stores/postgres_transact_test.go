@@ -269,9 +269,12 @@ func TestPostgresTransactKeepsNothingOfAnAbort(t *testing.T) {
 		err     error
 	}{"abort": {}, "error": {onceward.Commit, broken}} {
 		rec, ran, err := s.store.Transact(t.Context(), pgClaim(name), func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
-			return end.verdict, &onceward.Response{Status: 200}, errors.Join(insertOrder(ctx, name), end.err)
+			if err := insertOrder(ctx, name); err != nil {
+				t.Error(err)
+			}
+			return end.verdict, &onceward.Response{Status: 200}, end.err
 		})
-		if !errors.Is(err, end.err) || ran != (end.err == nil) || rec.State != 0 {
+		if err != end.err || ran != (end.err == nil) || rec.State != 0 {
 			t.Errorf("%s: ran %v, error %v, %+v", name, ran, err, rec)
 		}
 		s.mustBeFree(name)
@@ -348,8 +351,8 @@ func TestPostgresTransactEndsAtItsDeadline(t *testing.T) {
 		},
 		"between rows": func(ctx context.Context, free chan struct{}) {
 			rows, err := pgxstore.Tx(ctx).Query(context.Background(), "SELECT generate_series(1, 10000000)")
-			if err != nil || !rows.Next() {
-				t.Error(err)
+			if (err != nil || !rows.Next()) && ctx.Err() == nil { // a slow machine may be too late already
+				t.Error(err, rows.Err())
 			}
 			<-free
 			for rows.Next() {
@@ -361,7 +364,7 @@ func TestPostgresTransactEndsAtItsDeadline(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newShop(t)
-			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
 			defer cancel()
 			free, ended := make(chan struct{}), make(chan error)
 			go func() {
@@ -455,4 +458,28 @@ func TestPostgresTransactEndsWithItsWork(t *testing.T) {
 	close(stop)
 	wg.Wait()
 	s.mustBeIdle()
+}
+
+// The server ends a transaction whose process says nothing past its time; without
+// a time the administrator's setting stands.
+func TestPostgresTransactIsLimitedByTheServer(t *testing.T) {
+	s := newShop(t, "idle_in_transaction_session_timeout", "7654")
+	limit := func(ctx context.Context, key string) (ms string) {
+		_, ran, err := s.store.Transact(ctx, pgClaim(key), func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
+			err := pgxstore.Tx(ctx).QueryRow(ctx, "SELECT setting FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'").Scan(&ms)
+			return onceward.Abort, nil, err
+		})
+		if err != nil || !ran {
+			t.Fatal(ran, err)
+		}
+		return ms
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	if got := limit(ctx, "limited"); len(got) != len("3600000") || got < "3590000" || got > "3601000" {
+		t.Errorf("with an hour left the limit is %s ms", got)
+	}
+	if got := limit(t.Context(), "unlimited"); got != "7654" {
+		t.Errorf("without a deadline the limit is %s ms, want the connection's own", got)
+	}
 }
