@@ -138,6 +138,27 @@ func (s *shop) mustBeIdle() {
 	}
 }
 
+// Through a pooler there are two sessions for all, and none of them remembers.
+func TestPostgresTransactRunsDuplicatesOnceThroughAPooler(t *testing.T) {
+	for _, mode := range []string{"exec", "simple_protocol"} {
+		s := newShop(t)
+		pooled := servers.PgBouncer(t, s.dsn)
+		var stores []*pgxstore.Store
+		for range 2 {
+			stores = append(stores, openPgStore(t, openPgPool(t, pooled, "default_query_exec_mode", mode), pgxstore.Config{}))
+		}
+		var wg sync.WaitGroup
+		for i := range 60 {
+			key := fmt.Sprint("key-", i%10)
+			wg.Go(func() { s.do(stores[i%2], key, order(key)) })
+		}
+		wg.Wait()
+		if n, keys := s.count("SELECT count(*) FROM orders"), s.count("SELECT count(DISTINCT key) FROM orders"); n != 10 || keys != 10 {
+			t.Errorf("%s: %d orders for %d keys, want 10", mode, n, keys)
+		}
+	}
+}
+
 func TestPostgresTransactCommitsWorkAndAnswerTogether(t *testing.T) {
 	s := newShop(t)
 	c := pgClaim("k")

@@ -35,6 +35,7 @@ var (
 	webkit   = need{"WebKitGTK with its WebDriver", []string{"webkit2gtk-driver"}, all(onPath("WebKitWebDriver"), file("/usr/lib/*/webkit2gtk-4.1/MiniBrowser"))}
 	xvfb     = need{"Xvfb", []string{"xvfb"}, onPath("Xvfb")}
 	postgres = need{"PostgreSQL (the server)", []string{"postgresql"}, either(file("/usr/lib/postgresql/*/bin/postgres"), onPath("postgres"))}
+	pooler   = need{"PgBouncer", []string{"pgbouncer"}, either(onPath("pgbouncer"), file("/usr/sbin/pgbouncer"))}
 	redis    = need{"Redis (the server)", []string{"redis-server"}, onPath("redis-server")}
 	fonts    = need{"a font with Cyrillic letters", []string{"fonts-dejavu-core"}, file("/usr/share/fonts/truetype/*/DejaVuSans.ttf", "/usr/share/fonts/truetype/*/LiberationSans-Regular.ttf", "/usr/share/fonts/truetype/*/NotoSans-Regular.ttf")}
 )
