@@ -187,7 +187,7 @@ func prepared(t *testing.T, ctx context.Context, tx *sql.Tx) {
 // gets what the pool says.
 func types(t *testing.T, ctx context.Context, tx *sql.Tx) {
 	t.Helper()
-	const query = "SELECT name, 7 AS n, 1.5 AS f, x'00ff' AS b, NULL AS missing FROM orders LIMIT 1; SELECT 2"
+	const query = "SELECT name, 7 AS n, 1.5 AS f, x'00ff' AS b, NULL AS missing FROM orders LIMIT 1"
 	rows, err := tx.QueryContext(ctx, query)
 	if err != nil {
 		t.Fatal(err)
@@ -218,6 +218,9 @@ func types(t *testing.T, ctx context.Context, tx *sql.Tx) {
 	}
 	if err := rows.Scan(&name, &n, &f, &b, &nothing); err != nil || n != 7 || f != 1.5 || string(b) != "\x00\xff" || nothing.Valid {
 		t.Errorf("%s %d %v %q %v, %v", name, n, f, b, nothing, err)
+	}
+	if rows.NextResultSet() {
+		t.Error("there is a second result")
 	}
 }
 
