@@ -13,8 +13,9 @@ import (
 // tx is one batch's transaction on a borrowed connection. Its statements are
 // prepared when the batch first needs them and are used for all of the batch.
 type tx struct {
-	conn  *sql.Conn
-	stmts [statements]*sql.Stmt
+	writer *writer
+	conn   *sql.Conn
+	stmts  [statements]*sql.Stmt
 }
 
 // background is the context of every statement of a batch: a statement that has
@@ -47,7 +48,7 @@ func (w *writer) begin(deadline time.Time) (*tx, error) {
 		conn.Close()
 		return nil, err
 	}
-	return &tx{conn: conn}, nil
+	return &tx{writer: w, conn: conn}, nil
 }
 
 func (t *tx) commit() error {
