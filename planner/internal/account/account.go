@@ -209,10 +209,13 @@ func (a *Accounts) Set(ctx context.Context, userID string, s Settings) error {
 		chosen := false
 		s.TZAuto = &chosen
 	}
-	_, err := a.db.Write.ExecContext(ctx,
-		`UPDATE users SET tz = COALESCE(?, tz), tz_auto = COALESCE(?, tz_auto),
-		        locale = COALESCE(?, locale), theme = COALESCE(?, theme) WHERE id = ?`,
-		s.TZ, s.TZAuto, s.Locale, s.Theme, userID)
+	err := a.db.Tx(ctx, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx,
+			`UPDATE users SET tz = COALESCE(?, tz), tz_auto = COALESCE(?, tz_auto),
+			        locale = COALESCE(?, locale), theme = COALESCE(?, theme) WHERE id = ?`,
+			s.TZ, s.TZAuto, s.Locale, s.Theme, userID)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("planner: changing settings: %w", err)
 	}
@@ -225,8 +228,11 @@ func (a *Accounts) DeviceZone(ctx context.Context, userID, tz string) error {
 	if !validZone(tz) {
 		return ErrSettingsInvalid
 	}
-	_, err := a.db.Write.ExecContext(ctx,
-		`UPDATE users SET tz = ? WHERE id = ? AND tz_auto = 1`, tz, userID)
+	err := a.db.Tx(ctx, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx,
+			`UPDATE users SET tz = ? WHERE id = ? AND tz_auto = 1`, tz, userID)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("planner: changing the zone: %w", err)
 	}

@@ -142,7 +142,7 @@ func (a *App) Close(ctx context.Context) error {
 //	answers 500 then, loudly, instead of mixing people up);
 //	the guard outside the handlers, and nothing that changes data outside the guard.
 func (a *App) guarded(handlers http.Handler) http.Handler {
-	return outbox.Edge(a.bounded(a.session(a.guard.Handler(handlers))), outbox.EdgeConfig{
+	return outbox.Edge(a.bounded(a.session(a.guard.Atomic(handlers))), outbox.EdgeConfig{
 		Login:     loginPath,
 		Retention: a.cfg.Outbox.Retention,
 		Logger:    a.log,
