@@ -70,9 +70,9 @@ func stuck(r onceward.Record) bool {
 
 // headFields are a record without its body.
 var headFields = func() []string {
-	names := []string{"st", "fp", "tok", "n", "req", "at", "lease", "keep", "v"}
+	names := []string{"st", "fp", "tk", "n", "rq", "at", "le", "kp", "v"}
 	for i := range maxPieces {
-		names = append(names, pieceName("head", i))
+		names = append(names, pieceName("hd", i))
 	}
 	return names
 }()

@@ -78,8 +78,8 @@ func answerFields(args []any, resp *onceward.Response) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	args = appendPieces(args, "head", head)
-	return appendPieces(args, "body", resp.Body), nil
+	args = appendPieces(args, "hd", head)
+	return appendPieces(args, "bd", resp.Body), nil
 }
 
 // fields is a record as its hash has it.
@@ -107,12 +107,12 @@ func (f fields) record(key onceward.Key, now int64) (onceward.Record, error) {
 	if err := rec.Fingerprint.UnmarshalBinary([]byte(f["fp"])); err != nil {
 		return damaged("fp")
 	}
-	if copy(rec.Token[:], f["tok"]) != len(rec.Token) || len(f["tok"]) != len(rec.Token) {
-		return damaged("tok")
+	if copy(rec.Token[:], f["tk"]) != len(rec.Token) || len(f["tk"]) != len(rec.Token) {
+		return damaged("tk")
 	}
 	var ok bool
-	if rec.Method, rec.Path, ok = strings.Cut(f["req"], " "); !ok {
-		return damaged("req")
+	if rec.Method, rec.Path, ok = strings.Cut(f["rq"], " "); !ok {
+		return damaged("rq")
 	}
 	if n, there := f["n"]; there {
 		var err error
@@ -125,20 +125,20 @@ func (f fields) record(key onceward.Key, now int64) (onceward.Record, error) {
 		return damaged("at")
 	}
 	rec.Age = time.Duration(max(0, now-at)) * time.Millisecond
-	if lease, ok := f["lease"]; ok {
+	if lease, ok := f["le"]; ok {
 		end, err := strconv.ParseInt(lease, 10, 64)
 		if err != nil {
-			return damaged("lease")
+			return damaged("le")
 		}
 		rec.LeaseLeft = time.Duration(end-now) * time.Millisecond
 		return rec, nil
 	}
 	rec.State = onceward.Completed
 	rec.Response = new(onceward.Response)
-	if err := rec.Response.UnmarshalBinary(f.joined("head")); err != nil {
+	if err := rec.Response.UnmarshalBinary(f.joined("hd")); err != nil {
 		return onceward.Record{}, err
 	}
-	rec.Response.Body = f.joined("body")
+	rec.Response.Body = f.joined("bd")
 	return rec, nil
 }
 
@@ -163,9 +163,9 @@ func (f fields) absent(now int64) bool {
 	case f["st"] == "held":
 		return false
 	case f["st"] != "in-progress":
-		return now >= number("at")+number("keep")
-	case number("keep") < 0:
+		return now >= number("at")+number("kp")
+	case number("kp") < 0:
 		return false
 	}
-	return now > number("lease")+number("keep")
+	return now > number("le")+number("kp")
 }

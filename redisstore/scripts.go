@@ -25,9 +25,9 @@ local function int(x) return string.format('%.0f', x) end
 -- The last millisecond in which the record counts; nil: it never ends by itself.
 local function last(r)
   if r.st == 'held' then return nil end
-  if r.st ~= 'in-progress' then return r.at + r.keep - 1 end
-  if tonumber(r.keep) < 0 then return nil end
-  return r.lease + r.keep
+  if r.st ~= 'in-progress' then return r.at + r.kp - 1 end
+  if tonumber(r.kp) < 0 then return nil end
+  return r.le + r.kp
 end
 
 local function absent(r)
@@ -45,10 +45,10 @@ end
 // there is none. A field v belongs to a format of a later version.
 const meta = prelude + `
 local function read()
-  local f = redis.call('HMGET', key, 'st', 'tok', 'at', 'lease', 'keep', 'v')
+  local f = redis.call('HMGET', key, 'st', 'tk', 'at', 'le', 'kp', 'v')
   if f[6] then return nil, true end
   if not f[1] then return nil end
-  local r = {st = f[1], tok = f[2], at = f[3], lease = f[4], keep = f[5]}
+  local r = {st = f[1], tk = f[2], at = f[3], le = f[4], kp = f[5]}
   if absent(r) then return nil end
   return r
 end
@@ -67,15 +67,15 @@ for i = 1, #flat, 2 do r[flat[i]] = flat[i + 1] end
 if r.v then return {-1, now} end
 
 if r.st and not absent(r) then
-  if r.lease == nil or r.fp ~= fp then return {0, now, unpack(flat)} end
-  if r.tok == tok then
+  if r.le == nil or r.fp ~= fp then return {0, now, unpack(flat)} end
+  if r.tk == tok then
     -- The caller did not hear the first answer. Its lease began then; what it
     -- is promised now must hold from now.
-    r.lease = math.max(tonumber(r.lease), now + lease)
-    redis.call('HSET', key, 'lease', int(r.lease))
-  elseif takeover == '1' and r.st ~= 'held' and tonumber(r.lease) <= now then
-    r.lease, r.keep = now + lease, keep
-    redis.call('HSET', key, 'tok', tok, 'n', int((r.n or 1) + 1), 'lease', int(r.lease), 'keep', keep)
+    r.le = math.max(tonumber(r.le), now + lease)
+    redis.call('HSET', key, 'le', int(r.le))
+  elseif takeover == '1' and r.st ~= 'held' and tonumber(r.le) <= now then
+    r.le, r.kp = now + lease, keep
+    redis.call('HSET', key, 'tk', tok, 'n', int((r.n or 1) + 1), 'le', int(r.le), 'kp', keep)
   else
     return {0, now, unpack(flat)}
   end
@@ -84,8 +84,8 @@ if r.st and not absent(r) then
 end
 
 if r.st then redis.call('DEL', key) end
-r = {st = 'in-progress', lease = now + lease, keep = keep}
-flat = {'st', r.st, 'fp', fp, 'tok', tok, 'req', req, 'at', int(now), 'lease', int(r.lease), 'keep', keep}
+r = {st = 'in-progress', le = now + lease, kp = keep}
+flat = {'st', r.st, 'fp', fp, 'tk', tok, 'rq', req, 'at', int(now), 'le', int(r.le), 'kp', keep}
 redis.call('HSET', key, unpack(flat))
 date(r)
 return {1, now, unpack(flat)}
@@ -94,10 +94,10 @@ return {1, now, unpack(flat)}
 // extendScript: ARGV token, lease, hold ("1"). 1 done, 0 lost.
 var extendScript = redis.NewScript(meta + `
 local tok, lease, hold = unpack(ARGV)
-if not r or not r.lease or r.tok ~= tok then return 0 end
+if not r or not r.le or r.tk ~= tok then return 0 end
 if hold == '1' then r.st = 'held' end
-r.lease = now + lease
-redis.call('HSET', key, 'st', r.st, 'lease', int(r.lease))
+r.le = now + lease
+redis.call('HSET', key, 'st', r.st, 'le', int(r.le))
 date(r)
 return 1
 `)
@@ -106,11 +106,11 @@ return 1
 // values. 1 done, 0 lost.
 var completeScript = redis.NewScript(meta + `
 local tok, retain, status = unpack(ARGV, 1, 3)
-if not r or r.tok ~= tok then return 0 end
-if r.lease then
-  r = {st = status, at = now, keep = retain}
-  redis.call('HSET', key, 'st', status, 'at', int(now), 'keep', retain, unpack(ARGV, 4))
-  redis.call('HDEL', key, 'lease')
+if not r or r.tk ~= tok then return 0 end
+if r.le then
+  r = {st = status, at = now, kp = retain}
+  redis.call('HSET', key, 'st', status, 'at', int(now), 'kp', retain, unpack(ARGV, 4))
+  redis.call('HDEL', key, 'le')
 end
 -- Also where this token had completed it already: WAIT waits for what its own
 -- connection wrote, so a repeated call has to write something.
@@ -120,7 +120,7 @@ return 1
 
 // releaseScript: ARGV token. Whatever it finds, the caller has what it wants.
 var releaseScript = redis.NewScript(meta + `
-if r and r.lease and r.tok == ARGV[1] then redis.call('DEL', key) end
+if r and r.le and r.tk == ARGV[1] then redis.call('DEL', key) end
 return 1
 `)
 
