@@ -29,9 +29,9 @@ func (s *Store) checkServers(ctx context.Context, log *slog.Logger) error {
 }
 
 // closed reports whether a server refuses the command, as hosted ones and ACLs
-// do, rather than failing at it.
+// do, rather than failing at it. (HasErrorPrefix looks past a leading "ERR ".)
 func closed(err error) bool {
-	return redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "ERR unknown command")
+	return redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "unknown command")
 }
 
 // info is what INFO says: "name:value" lines.

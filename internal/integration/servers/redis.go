@@ -4,7 +4,9 @@
 package servers
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -14,8 +16,6 @@ import (
 	"strconv"
 	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // redisTest is what of a testing.TB is needed here. It is not that interface
@@ -118,16 +118,32 @@ func (s *RedisServer) start() (err error) {
 		s.cmd = nil
 		return err
 	}
-	client := redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1, DialerRetries: 1})
-	defer client.Close()
-	return redisWait(20*time.Second, func(ctx context.Context) error {
-		err := client.Ping(ctx).Err()
+	return redisWait(20*time.Second, func(context.Context) error {
+		err := pong(s.Addr)
 		if err != nil {
 			said, _ := os.ReadFile(s.out.Name())
 			err = fmt.Errorf("%s does not answer: %w\n%s", s.args[0], err, said[max(0, len(said)-2000):])
 		}
 		return err
 	})
+}
+
+// pong says whether a server answers, and has read its files.
+func pong(addr string) error {
+	conn, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(time.Second))
+	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
+		return err
+	}
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err == nil && line != "+PONG\r\n" {
+		err = errors.New(line)
+	}
+	return err
 }
 
 func (s *RedisServer) stop() {

@@ -55,3 +55,11 @@ var prefixes atomic.Int64
 
 // ownPrefix keeps a case's records apart where databases cannot.
 func ownPrefix() string { return fmt.Sprintf("case-%d:", prefixes.Add(1)) }
+
+// The client would tell standard error of every connection that these tests
+// break.
+func init() { redis.SetLogger(quiet{}) }
+
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
