@@ -45,6 +45,9 @@ func (w *writer) begin(deadline time.Time) (*tx, error) {
 		return nil, err
 	}
 	if _, err := conn.ExecContext(background, "BEGIN IMMEDIATE"); err != nil {
+		if !isBusy(err) {
+			rollback(background, conn) // it may have begun in spite of the error
+		}
 		conn.Close()
 		return nil, err
 	}
