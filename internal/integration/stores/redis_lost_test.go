@@ -17,10 +17,10 @@ import (
 	"github.com/onceward/onceward/redisstore"
 )
 
-// cutter passes connections on to a server. When it is armed it lets the next
+// redisCutter passes connections on to a server. When it is armed it lets the next
 // command through, waits until the server has answered it, and cuts the
 // connection instead of passing the answer on.
-type cutter struct {
+type redisCutter struct {
 	net.Listener
 	upstream string
 	armed    atomic.Bool
@@ -29,13 +29,13 @@ type cutter struct {
 	conns    sync.WaitGroup
 }
 
-func startCutter(t testing.TB, upstream string) *cutter {
+func startCutter(t testing.TB, upstream string) *redisCutter {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cutter{Listener: l, upstream: upstream}
+	c := &redisCutter{Listener: l, upstream: upstream}
 	c.conns.Go(func() {
 		for {
 			conn, err := l.Accept()
@@ -49,7 +49,7 @@ func startCutter(t testing.TB, upstream string) *cutter {
 	return c
 }
 
-func (c *cutter) pass(client net.Conn) {
+func (c *redisCutter) pass(client net.Conn) {
 	server, err := net.Dial("tcp", c.upstream)
 	if err != nil {
 		client.Close()
