@@ -31,9 +31,15 @@ const (
 	// without a word, nobody else would end the transaction and free the key.
 	tryLock = `SELECT pg_try_advisory_xact_lock($1::bigint), now(), set_config('idle_in_transaction_session_timeout', $2::text, true)`
 
+	// lockOrFail is tryLock for a transaction that is good for nothing without it.
+	lockOrFail = `SELECT (CASE WHEN pg_try_advisory_xact_lock($1::bigint) THEN '1' ELSE 'taken' END)::integer`
+
 	// sameTx is 1, or fails the statement if $8 is not NULL and not the beginning of
 	// this transaction.
-	sameTx = `(CASE WHEN coalesce($8::timestamptz = now(), true) THEN '1' ELSE 'another transaction' END)::integer`
+	sameTx   = same + `$8` + andOnly
+	same     = `(CASE WHEN coalesce(`
+	andOnly  = `::timestamptz = now(), true) THEN '1' ELSE 'another transaction' END)::integer`
+	stillOne = `SELECT ` + same + `$1` + andOnly
 
 	// finishFresh adds the finished record. A statement that fails takes along the
 	// COMMIT that follows it.
@@ -108,14 +114,19 @@ func (s *Store) Transact(ctx context.Context, c onceward.Claim, work func(contex
 		return elsewhere(&c), false, nil
 	}
 	defer s.running.remove(c.Key)
+	runs := 0
+	counted := func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
+		runs++
+		return work(ctx)
+	}
 	for try := 1; ; try++ {
-		rec, ran, err := s.transact(ctx, &c, work)
+		rec, ran, err := s.transact(ctx, &c, counted)
 		var undone again
 		if !errors.As(err, &undone) {
 			return rec, ran, err
 		}
-		if try == maxRuns || !pause(ctx, try) {
-			return onceward.Record{}, false, fmt.Errorf("pgxstore: transact: undone %d times, at last by: %w", try, undone.error)
+		if runs == maxRuns || try == maxTries || !pause(ctx, try) {
+			return onceward.Record{}, false, fmt.Errorf("pgxstore: transact: undone after %d runs, at last by: %w", runs, undone.error)
 		}
 	}
 }
@@ -185,15 +196,21 @@ func (s *Store) transact(ctx context.Context, c *onceward.Claim, work func(conte
 	case h.retry != nil && (status == 'E' || verdict == onceward.Abort || err != nil):
 		return rec, false, again{h.retry}
 	case err != nil:
-		return rec, false, err
+		return rec, false, errors.Join(s.undo(ctx, h.conn, o), err)
 	case verdict == onceward.Abort:
+		if err := s.undo(ctx, h.conn, o); err != nil {
+			return rec, false, fmt.Errorf("pgxstore: transact: %w", err)
+		}
 		return rec, true, nil
 	case h.conn.IsClosed():
 		return rec, false, fmt.Errorf("pgxstore: transact: a statement of the work was cancelled, which has undone it: %w", errLost)
 	case verdict == onceward.Commit && status == 'E':
 		return rec, false, fmt.Errorf("pgxstore: transact: a statement of the work has failed, so that nothing can be committed: %w", h.failed)
 	case verdict == onceward.Undo:
-		if rollback(h.conn); h.conn.IsClosed() {
+		if err := s.undo(ctx, h.conn, o); err != nil {
+			return rec, false, fmt.Errorf("pgxstore: transact: %w", err)
+		}
+		if h.conn.IsClosed() {
 			return rec, false, again{errLost}
 		}
 		o.started = nil
@@ -254,6 +271,20 @@ func lockID(key onceward.Key) int64 {
 	return int64(binary.BigEndian.Uint64(key.ID[:]) ^ bits.RotateLeft64(binary.BigEndian.Uint64(key.Scope[:]), 32))
 }
 
+// undo rolls the work back, and says if that was no longer possible.
+func (s *Store) undo(ctx context.Context, conn *pgx.Conn, o opened) error {
+	if conn.PgConn().TxStatus() == 'T' && !conn.IsClosed() {
+		batch := &pgx.Batch{}
+		batch.Queue(stillOne, o.started)
+		batch.Queue("ROLLBACK")
+		if err := flight(ctx, conn, batch, nil, nil); code(err) == invalidText {
+			return ErrTxEnded
+		}
+	}
+	rollback(conn)
+	return nil
+}
+
 // finish writes the finished record and commits, in one flight; where the work
 // has been undone, in a transaction of the record's own.
 func (s *Store) finish(ctx context.Context, conn *pgx.Conn, c *onceward.Claim, o opened, resp *onceward.Response) (rec onceward.Record, err error) {
@@ -291,7 +322,8 @@ func (s *Store) finish(ctx context.Context, conn *pgx.Conn, c *onceward.Claim, o
 	var readers []func(pgx.Rows) error
 	if o.started == nil {
 		batch.Queue(beginReadCommitted)
-		readers = append(readers, nil)
+		batch.Queue(lockOrFail, lockID(c.Key))
+		readers = append(readers, nil, nil)
 	}
 	batch.Queue(query, args...)
 	batch.Queue("COMMIT")
@@ -299,10 +331,10 @@ func (s *Store) finish(ctx context.Context, conn *pgx.Conn, c *onceward.Claim, o
 	switch {
 	case err == nil:
 		return rec, nil
-	case pgconn.SafeToRetry(err):
-		return onceward.Record{}, fmt.Errorf("pgxstore: transact: %w", err)
 	case conn.IsClosed() || code(err) == completionUnknown:
 		return s.resolve(ctx, c, rec, err)
+	case code(err) == invalidText && o.started == nil:
+		return onceward.Record{}, again{err} // another has the key by now
 	case code(err) == invalidText:
 		return onceward.Record{}, fmt.Errorf("pgxstore: transact: %w", ErrTxEnded)
 	case undone(err), keyTaken(err), code(err) == divisionByZero:
