@@ -152,7 +152,7 @@ func Cluster(t redisTest, directives ...string) *RedisCluster {
 		buses[i] = redisPort()
 		node := StartRedis(t, append([]string{
 			"cluster-enabled", "yes", "cluster-port", buses[i], "cluster-node-timeout", "1000",
-			"cluster-replica-validity-factor", "0",
+			"cluster-replica-validity-factor", "0", "repl-ping-replica-period", "1",
 		}, directives...)...)
 		c.nodes[node.Addr] = node
 		c.Addrs = append(c.Addrs, node.Addr)
@@ -201,19 +201,18 @@ func Cluster(t redisTest, directives ...string) *RedisCluster {
 		do(clients[i], "CLUSTER", "REPLICATE", ids[i-3])
 	}
 	wait(says("cluster_state:ok"))
+	// A replica is told to clients when its offset is known everywhere.
 	wait(func(ctx context.Context, client *redis.Client) error {
-		nodes, err := client.ClusterNodes(ctx).Result()
-		if err == nil && strings.Count(nodes, "slave ") != 3 {
-			err = errors.New(nodes)
-		}
+		slots, err := client.ClusterSlots(ctx).Result()
 		if err != nil {
 			return err
 		}
-		text, err := client.Info(ctx, "replication").Result()
-		if err == nil && !strings.Contains(text, "master_link_status:up") && !strings.Contains(text, "connected_slaves:1") {
-			err = errors.New(text)
+		for _, s := range slots {
+			if len(s.Nodes) != 2 {
+				return fmt.Errorf("the slots from %d on have %d nodes", s.Start, len(s.Nodes))
+			}
 		}
-		return err
+		return nil
 	})
 	return c
 }

@@ -153,14 +153,14 @@ func TestACrowdWhoseAnswersAreLostRunsOnce(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: proxy.Addr().String(), DB: direct.Options().DB, ContextTimeoutEnabled: true})
 	defer client.Close()
 	store := openRedis(t, client, redisstore.Config{})
-	requests := crowdOf(8, store, time.Minute)
+	requests := crowdOf(8, 50, store)
 	defer requests.end()
 	ctx, cancel := context.WithCancel(t.Context())
 	var cutting sync.WaitGroup
 	cutting.Go(func() {
 		for ctx.Err() == nil {
 			proxy.armed.Store(true)
-			time.Sleep(3 * time.Millisecond)
+			time.Sleep(5 * time.Millisecond)
 		}
 	})
 	requests.awaitRequests(t, 1000)

@@ -143,7 +143,7 @@ func TestTooFewReplicasAreAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	// What was confirmed is there.
-	copied := openRedis(t, redisClient(t, "redis://"+replica.Addr), redisstore.Config{Prefix: "idempotency:"})
+	copied := openRedis(t, redisClient(t, "redis://"+replica.Addr), redisstore.Config{})
 	keys := redisClient(t, "redis://"+replica.Addr).Keys(ctx, "*").Val()
 	if len(keys) != 2 {
 		t.Errorf("the replica has %d records, want 2", len(keys))
@@ -418,7 +418,7 @@ func TestExpiryDoesNotHangOnRedisDeleting(t *testing.T) {
 // Each state has the expiry that it should have, and a record that Redis has
 // deleted is gone without a sweep.
 func TestRedisDeletesByItself(t *testing.T) {
-	client := redisClient(t, servers.Redis(t))
+	client := redisClient(t, "redis://"+servers.StartRedis(t, "databases", "1").Addr)
 	store := openRedis(t, client, redisstore.Config{})
 	ctx := t.Context()
 	c := redisClaim("user", "key", 1)
@@ -468,7 +468,7 @@ func TestRedisDeletesByItself(t *testing.T) {
 
 // B094 for Redis: what churns leaves nothing behind but what counts.
 func TestChurnLeavesNothingBehind(t *testing.T) {
-	client := redisClient(t, servers.Redis(t))
+	client := redisClient(t, "redis://"+servers.StartRedis(t, "databases", "1").Addr)
 	store := openRedis(t, client, redisstore.Config{})
 	var workers sync.WaitGroup
 	for w := range 8 {
