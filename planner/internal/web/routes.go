@@ -57,6 +57,7 @@ var table = []route{
 	{page, "GET /tasks/{id}", (*App).taskPage, ""},
 	{page, "GET /settings", (*App).settingsPage, ""},
 	{page, "GET /waiting", (*App).waitingPage, ""},
+	{page, "GET /idempotency/{key}", (*App).outcome, ""},
 
 	{queued, "POST /tasks", (*App).addTask, "text=Maths+tomorrow&id=added"},
 	{queued, "POST /tasks/{id}/state", (*App).setState, "completed=true"},
