@@ -88,7 +88,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Store, error) {
 	if pool == nil {
 		return nil, errors.New("pgxstore: New needs a pool")
 	}
-	s := &Store{pool: pool, begin: "BEGIN", running: running{keys: make(map[onceward.Key]struct{})}}
+	s := &Store{pool: pool, begin: "BEGIN", running: running{keys: make(map[onceward.Key]int)}}
 	var isolation string
 	if err := pool.QueryRow(ctx, "SELECT current_setting('default_transaction_isolation')").Scan(&isolation); err != nil {
 		return nil, fmt.Errorf("pgxstore: %w", err)

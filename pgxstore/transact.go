@@ -67,23 +67,28 @@ const (
 // that arrives meanwhile is told so without a connection.
 type running struct {
 	mu   sync.Mutex
-	keys map[onceward.Key]struct{}
+	keys map[onceward.Key]int
 }
 
-func (r *running) add(key onceward.Key) bool {
+func (r *running) has(key onceward.Key) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, there := r.keys[key]; there {
-		return false
+	return r.keys[key] > 0
+}
+
+// add counts: the lock may already be the next one's while the last one still
+// finds out what became of his COMMIT.
+func (r *running) add(key onceward.Key) (remove func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.keys[key]++
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.keys[key]--; r.keys[key] == 0 {
+			delete(r.keys, key)
+		}
 	}
-	r.keys[key] = struct{}{}
-	return true
-}
-
-func (r *running) remove(key onceward.Key) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.keys, key)
 }
 
 // again is an error that was answered by undoing everything, and after which the
@@ -110,10 +115,9 @@ func (s *Store) Transact(ctx context.Context, c onceward.Claim, work func(contex
 		return onceward.Record{}, false, fmt.Errorf("pgxstore: transact: %w", ErrClosed)
 	}
 	defer s.calls.Done()
-	if !s.running.add(c.Key) {
+	if s.running.has(c.Key) {
 		return elsewhere(&c), false, nil
 	}
-	defer s.running.remove(c.Key)
 	runs := 0
 	counted := func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
 		runs++
@@ -163,6 +167,7 @@ func (s *Store) transact(ctx context.Context, c *onceward.Claim, work func(conte
 		return elsewhere(c), false, nil
 	}
 
+	defer s.running.add(c.Key)()
 	expired := make(chan struct{})
 	alarm := context.AfterFunc(ctx, func() { h.expire(); close(expired) })
 	quiet := func() bool {
