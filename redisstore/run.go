@@ -14,13 +14,35 @@ import (
 )
 
 // run runs a script on key's record: EVALSHA, and EVAL where the server does not
-// know it (yet, or again after SCRIPT FLUSH, a restart or a failover). If Config.Wait asks
-// for replicas and the reply needs them, it returns when they have confirmed.
-func (s *Store) run(ctx context.Context, script *redis.Script, key onceward.Key, args []any, needsReplicas func(any) bool) (any, error) {
+// know it (yet, or again after SCRIPT FLUSH, a restart or a failover). If Config.Wait
+// asks for replicas and the reply needs them, it returns when they have confirmed.
+func (s *Store) run(ctx context.Context, script *redis.Script, key onceward.Key, args []any, needsReplicas func(any) bool) (reply any, err error) {
 	keys := []string{s.name(key)}
 	if s.wait.Replicas <= 0 {
-		return script.Run(ctx, s.client, keys, args...).Result()
+		reply, err = script.Run(ctx, s.client, keys, args...).Result()
+	} else {
+		reply, err = s.runAndWait(ctx, script, keys, args, needsReplicas)
 	}
+	if cluster, ok := s.client.(*redis.ClusterClient); ok && unanswered(err) {
+		// go-redis goes on asking a master that is gone, for up to a minute
+		// (https://github.com/redis/go-redis/issues/3979). Told to look again, it
+		// finds the new one by the next call; it looks in the background, and
+		// however many tell it, five times a second at most.
+		cluster.ReloadState(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return reply, nil
+}
+
+// unanswered reports whether a server has not answered.
+func unanswered(err error) bool {
+	var answer redis.Error
+	return err != nil && !errors.As(err, &answer) && !errors.Is(err, ErrReplicas)
+}
+
+func (s *Store) runAndWait(ctx context.Context, script *redis.Script, keys []string, args []any, needsReplicas func(any) bool) (any, error) {
 	var reply any
 	err := s.pinned(ctx, keys[0], func(conn *redis.Conn, asking bool) (err error) {
 		if asking {
@@ -42,40 +64,30 @@ func (s *Store) run(ctx context.Context, script *redis.Script, key onceward.Key,
 		}
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return reply, nil
+	return reply, err
 }
 
 // pinned gives f one connection to the server that has the key. WAIT waits for
 // what its own connection wrote, so script and WAIT must share one; and since
-// WAIT names no key, a Cluster client would send it anywhere. That is why the
-// Cluster's redirections are followed here.
+// WAIT names no key, a Cluster client would send it anywhere. That is why what
+// the client does otherwise, following a Cluster's redirections and trying again
+// on another connection, is done here.
 func (s *Store) pinned(ctx context.Context, name string, f func(conn *redis.Conn, asking bool) error) error {
 	on := func(node *redis.Client, asking bool) error {
 		conn := node.Conn()
 		defer conn.Close()
 		return f(conn, asking)
 	}
-	cluster, ok := s.client.(*redis.ClusterClient)
-	if !ok {
-		return on(s.client.(*redis.Client), false)
-	}
-	var err error
-	for try := range 6 {
-		if try > 0 {
-			select {
-			case <-ctx.Done():
+	cluster, _ := s.client.(*redis.ClusterClient)
+	for try := 0; ; try++ {
+		node, _ := s.client.(*redis.Client)
+		if cluster != nil {
+			var err error
+			if node, err = cluster.MasterForKey(ctx, name); err != nil {
 				return err
-			case <-time.After(time.Duration(try) * 50 * time.Millisecond):
 			}
 		}
-		var node *redis.Client
-		if node, err = cluster.MasterForKey(ctx, name); err != nil {
-			return err
-		}
-		err = on(node, false)
+		err := on(node, false)
 		for range 3 {
 			addr, asking, redirected := redirection(err)
 			if !redirected {
@@ -86,12 +98,20 @@ func (s *Store) pinned(ctx context.Context, name string, f func(conn *redis.Conn
 			}
 			err = on(node, asking)
 		}
-		if _, _, redirected := redirection(err); !redirected && !changing(err) {
+		_, _, redirected := redirection(err)
+		again := redirected || changing(err) || unanswered(err)
+		if !again || try == 4 {
 			return err
 		}
-		cluster.ReloadState(ctx)
+		if cluster != nil {
+			cluster.ReloadState(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(time.Duration(try) * 50 * time.Millisecond):
+		}
 	}
-	return err
 }
 
 // redirection reads a Cluster's "MOVED slot host:port" and "ASK slot host:port".

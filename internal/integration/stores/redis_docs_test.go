@@ -57,6 +57,20 @@ func documentedACL(t *testing.T) []any {
 	return nil
 }
 
+// documentedForCluster is what docs/redis.md adds to that for a Cluster's client.
+func documentedForCluster(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile(redisDocs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile("a Cluster's client\\s+needs\\s+`([^`]*)`").FindSubmatch(text)
+	if m == nil {
+		t.Fatal("docs/redis.md does not say what a Cluster's client needs")
+	}
+	return strings.Fields(string(m[1]))
+}
+
 // asRedisCLI prints an answer of HGETALL as redis-cli does.
 func asRedisCLI(name string, values []string) string {
 	var b strings.Builder

@@ -71,33 +71,93 @@ func TestRedisThatClosesInfoIsWarnedAbout(t *testing.T) {
 
 // The commands that docs/redis.md lists are enough.
 func TestRedisNeedsNoMoreThanTheDocumentedCommands(t *testing.T) {
-	server := servers.StartRedis(t)
-	admin := redisClient(t, "redis://"+server.Addr)
-	rule := documentedACL(t)
-	if err := admin.Do(t.Context(), append([]any{"ACL", "SETUSER"}, rule...)...).Err(); err != nil {
+	t.Run("single", func(t *testing.T) {
+		server := servers.StartRedis(t)
+		allow(t, server.Addr, documentedACL(t))
+		client := redisClient(t, "redis://onceward:secret@"+server.Addr)
+		everyCall(t, client)
+		store := openRedis(t, client, redisstore.Config{Wait: redisstore.Wait{Replicas: 1, Timeout: time.Millisecond}})
+		if _, _, err := store.Claim(t.Context(), redisClaim("user", "waits", 1)); !errors.Is(err, redisstore.ErrReplicas) {
+			t.Error(err)
+		}
+	})
+	t.Run("cluster", func(t *testing.T) {
+		cluster := servers.Cluster(t)
+		rule := documentedACL(t)
+		for _, command := range documentedForCluster(t) {
+			rule = append(rule, command)
+		}
+		for _, addr := range cluster.Addrs {
+			allow(t, addr, rule)
+		}
+		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs, Username: "onceward", Password: "secret"})
+		defer client.Close()
+		everyCall(t, client)
+		store := openRedis(t, client, redisstore.Config{Wait: redisstore.Wait{Replicas: 1, Timeout: 10 * time.Second}})
+		mustClaim(t, store, redisClaim("user", "waits", 1))
+	})
+}
+
+func allow(t *testing.T, addr string, rule []any) {
+	t.Helper()
+	if err := redisClient(t, "redis://"+addr).Do(t.Context(), append([]any{"ACL", "SETUSER"}, rule...)...).Err(); err != nil {
 		t.Fatalf("%v: %v", rule, err)
 	}
-	store := openRedis(t, redisClient(t, "redis://onceward:secret@"+server.Addr), redisstore.Config{Wait: redisstore.Wait{Replicas: 1, Timeout: time.Millisecond}})
-	plain := openRedis(t, redisClient(t, "redis://onceward:secret@"+server.Addr), redisstore.Config{})
+}
+
+// everyCall makes each call of the store once, from a server that knows no
+// script.
+func everyCall(t *testing.T, client redis.UniversalClient) {
+	t.Helper()
+	store := openRedis(t, client, redisstore.Config{})
 	ctx := t.Context()
 	c := redisClaim("user", "key", 1)
-	if _, _, err := store.Claim(ctx, c); !errors.Is(err, redisstore.ErrReplicas) {
-		t.Fatal(err)
-	}
 	c.Lease = 0
-	mustClaim(t, plain, c)
-	for _, err := range []error{
-		plain.Extend(ctx, c.Key, c.Token, 0, false),
-		plain.Extend(ctx, c.Key, c.Token, 0, true),
-		plain.Release(ctx, c.Key, c.Token),
-		func() error { _, _, err := plain.Claim(ctx, c); return err }(),
-		plain.Complete(ctx, c.Key, c.Token, testAnswer("done"), time.Hour),
-		func() error { _, _, err := plain.Look(ctx, c.Key); return err }(),
-		func() error { _, err := plain.List(ctx, onceward.Query{}); return err }(),
-		plain.Forget(ctx, c.Key.Scope),
+	mustClaim(t, store, c)
+	for i, err := range []error{
+		store.Extend(ctx, c.Key, c.Token, 0, false),
+		store.Extend(ctx, c.Key, c.Token, 0, true),
+		store.Release(ctx, c.Key, c.Token),
+		func() error { _, _, err := store.Claim(ctx, c); return err }(),
+		store.Complete(ctx, c.Key, c.Token, testAnswer("done"), time.Hour),
+		func() error { _, _, err := store.Look(ctx, c.Key); return err }(),
+		func() error { _, err := store.List(ctx, onceward.Query{}); return err }(),
+		store.Forget(ctx, c.Key.Scope),
 	} {
 		if err != nil {
-			t.Error(err)
+			t.Errorf("call %d: %v", i, err)
+		}
+	}
+}
+
+// The server has closed the connections that the client holds in its pool: the
+// next calls open others and succeed, with WAIT as without it.
+func TestAClosedConnectionIsReplaced(t *testing.T) {
+	master := servers.StartRedis(t)
+	servers.StartRedis(t, "replicaof", strings.Replace(master.Addr, ":", " ", 1))
+	admin := redisClient(t, "redis://"+master.Addr)
+	if err := awaitReplica(t.Context(), admin); err != nil {
+		t.Fatal(err)
+	}
+	for name, wait := range map[string]redisstore.Wait{"plain": {}, "waits": {Replicas: 1, Timeout: 10 * time.Second}} {
+		store := openRedis(t, redisClient(t, "redis://"+master.Addr), redisstore.Config{Wait: wait})
+		var both sync.WaitGroup
+		for i := range 4 {
+			both.Go(func() {
+				if _, claimed, err := store.Claim(t.Context(), redisClaim("user", fmt.Sprintf("%s-%d", name, i), 1)); err != nil || !claimed {
+					t.Errorf("claimed %v, error %v", claimed, err)
+				}
+			})
+		}
+		both.Wait()
+		if err := admin.Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err(); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 4 {
+			c := redisClaim("user", fmt.Sprintf("%s-%d", name, i), 1)
+			if err := store.Complete(t.Context(), c.Key, c.Token, testAnswer("done"), time.Hour); err != nil {
+				t.Errorf("%s, call %d after the connections were closed: %v", name, i, err)
+			}
 		}
 	}
 }
