@@ -186,7 +186,7 @@ func TestPostgresSurvivesTerminatedBackends(t *testing.T) {
 // from its log: nothing that was confirmed is lost, nothing is done twice, and what
 // was under way is repeated under its token until it is answered.
 func TestPostgresLosesNothingConfirmedWhenItIsKilled(t *testing.T) {
-	s := &shop{TB: t, dsn: servers.DurablePostgres(t)}
+	s := &pgShop{TB: t, dsn: servers.DurablePostgres(t)}
 	s.pool = openPgPool(t, s.dsn)
 	s.exec("CREATE TABLE orders (id serial, key text NOT NULL)")
 	s.store = openPgStore(t, s.pool, pgxstore.Config{})
