@@ -37,9 +37,8 @@ func (s *seen) drop(key onceward.Key) {
 }
 
 // glance answers a claim that changes nothing by two plain reads in one flight,
-// which cost the server a tenth of a script: so a key that everybody asks for is
-// answered at nearly the speed of reading it. A first request needs the script
-// in any case, so only a key that this process has met is glanced at, and
+// which cost the server half of what the script costs. A first request needs the
+// script in any case, so only a key that this process has met is glanced at, and
 // whatever is not plain is left to the script.
 //
 // The server's clock is not asked (TIME names no key, and a Cluster's client
