@@ -12,20 +12,25 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-var model = (&porcupine.NondeterministicModel{
-	Init: func() []any { return []any{state{}} },
-	Step: func(s, input, _ any) []any {
-		next := step(s.(state), input.(*Op))
-		boxed := make([]any, len(next))
-		for i := range next {
-			boxed[i] = next[i]
-		}
-		return boxed
-	},
-	Equal:             func(a, b any) bool { return a.(state) == b.(state) },
-	DescribeOperation: func(input, _ any) string { return input.(*Op).String() },
-	DescribeState:     func(s any) string { return s.(state).String() },
-}).ToModel()
+// model is the contract as Porcupine takes it, searched with a guide or nil.
+func model(g *guide) porcupine.Model {
+	m := porcupine.NondeterministicModel{
+		Init: func() []any { return []any{state{}} },
+		Step: func(s, input, _ any) []any {
+			next := g.step(s.(state), input.(*Op))
+			boxed := make([]any, len(next))
+			for i := range next {
+				boxed[i] = next[i]
+			}
+			return boxed
+		},
+		Equal:             func(a, b any) bool { return a.(state) == b.(state) },
+		Hash:              func(s any) uint64 { return s.(state).hash() },
+		DescribeOperation: func(input, _ any) string { return input.(*Op).String() },
+		DescribeState:     func(s any) string { return s.(state).String() },
+	}
+	return m.ToModel()
+}
 
 // Verdict is what [Judge] found.
 type Verdict struct {
@@ -83,13 +88,59 @@ func Judge(ops []*Op) (Verdict, error) {
 	return v, nil
 }
 
+// check asks quick questions first: an order that is found in a narrower search
+// settles it. A call that nobody heard the answer of may never have happened, and
+// each of them doubles the orders that there are; and see guide.
 func check(history []*Op) porcupine.CheckResult {
 	history = thin(history)
-	operations := make([]porcupine.Operation, len(history))
-	for i, o := range history {
-		operations[i] = porcupine.Operation{ClientId: o.Client, Input: o, Call: o.begun(), Return: o.ended()}
+	answered := without(history, Claim, Extend, Complete, Release)
+	seen := without(history, Claim, Complete)
+	for _, question := range []struct {
+		history  []*Op
+		guide    *guide
+		patience time.Duration
+	}{
+		{answered, guideTo(answered), patience / 10},
+		{seen, guideTo(seen), patience / 10},
+		{history, guideTo(history), patience / 10},
+	} {
+		if porcupine.CheckOperationsTimeout(model(question.guide), operations(question.history), question.patience) == porcupine.Ok {
+			return porcupine.Ok
+		}
 	}
-	return porcupine.CheckOperationsTimeout(model, operations, patience)
+	return porcupine.CheckOperationsTimeout(model(nil), operations(history), patience)
+}
+
+func operations(history []*Op) []porcupine.Operation {
+	all := make([]porcupine.Operation, len(history))
+	for i, o := range history {
+		all[i] = porcupine.Operation{ClientId: o.Client, Input: o, Call: o.begun(), Return: o.ended()}
+	}
+	return all
+}
+
+// without leaves out the unanswered calls of some kinds of which nobody ever saw
+// an effect: no record with the claim's token, none with the answer.
+func without(history []*Op, kinds ...Kind) []*Op {
+	tokens, bodies := map[uint64]bool{}, map[string]bool{}
+	for _, o := range history {
+		switch o.Result {
+		case Claimed, Taken:
+			tokens[o.Seen.Token], bodies[o.Seen.Body] = true, true
+		case Done:
+			if o.Kind != Release {
+				tokens[o.Token] = true
+			}
+		}
+	}
+	var kept []*Op
+	for _, o := range history {
+		seen := o.Kind == Claim && tokens[o.Token] || o.Kind == Complete && bodies[o.Body]
+		if o.Result != Unknown || seen || !slices.Contains(kinds, o.Kind) {
+			kept = append(kept, o)
+		}
+	}
+	return kept
 }
 
 // steady refuses a history during which somebody set the wall clock, which
@@ -108,20 +159,26 @@ func steady(ops []*Op) error {
 	return nil
 }
 
-// thin leaves out refused claims that tell nothing new. They change nothing, so
-// what is left is linearizable if all of it was; and as a token is used for one
-// claim, each state of a record is one stretch of time, in which the earliest
-// end and the latest beginning of those who saw it hold all others' moments.
-// A chain of non-overlapping ones stays too, for the leases that they tell of.
-// Without it a hot key's hundred onlookers, in every order, would keep Porcupine
-// busy for ever.
+// thin leaves out what tells nothing new. It only ever drops calls that change
+// nothing, so what is left is linearizable if all of it was. Without it a hot
+// key's hundred onlookers, in every order, would keep Porcupine busy for ever.
+//
+// Of refused claims that saw the same, the earliest end and the latest beginning
+// hold all others' moments, since a token is claimed once and each state of its
+// record is one stretch of time; a chain of non-overlapping ones stays too, for
+// the leases that they tell of. And who never had a claim is told so rightly.
 func thin(history []*Op) []*Op {
 	seen := map[Seen][]*Op{}
+	had := map[uint64]bool{} // tokens that may have had a claim
 	for _, o := range history {
-		if o.Kind == Claim && o.Result == Taken {
+		switch {
+		case o.Kind == Claim && o.Result == Taken:
 			version := o.Seen
 			version.Left = 0
 			seen[version] = append(seen[version], o)
+			had[o.Seen.Token] = true
+		case o.Kind == Claim, o.Kind != Release && o.Result == Done:
+			had[o.Token] = true
 		}
 	}
 	drop := map[*Op]bool{}
@@ -147,7 +204,7 @@ func thin(history []*Op) []*Op {
 	}
 	kept := make([]*Op, 0, len(history))
 	for _, o := range history {
-		if !drop[o] {
+		if !drop[o] && (o.Kind == Claim || had[o.Token]) {
 			kept = append(kept, o)
 		}
 	}

@@ -26,6 +26,9 @@ type state struct {
 	keep    time.Duration // as claimed; negative: for ever
 	end     span          // in progress: of the lease; completed: of the retention
 	body    string        // of the answer
+	met     int           // so many refused claims have met this token in this phase
+	leased  *Op           // what the lease comes from
+	metHere int           // so many of them can have met it under this lease alone
 }
 
 type phase uint8
@@ -65,19 +68,106 @@ func (o *Op) now() span { return span{o.begun(), o.ended()} }
 // deadline is where something ends that began with this call and lasts for d.
 func (o *Op) deadline(d time.Duration) span { return o.now().plus(d).wide() }
 
-// step returns the states that may follow s when o happens.
-func step(s state, o *Op) []state {
+// guide is what is known of a whole history and spares the search its dead ends.
+// A token is claimed once, so its record is in progress for one stretch of time
+// and completed for one, and has each of its leases for one: whoever met it did so
+// within. None of them may therefore end before all have met it who ever do, and
+// only with the answer that they saw. A claim that is repeated after its end makes
+// a second stretch, and then the guide is wrong; so where nothing is found with
+// it, the search is made again without.
+type guide struct {
+	running, answered map[uint64]int // how many refused claims meet a token
+	body              map[uint64]string
+	under             map[*Op]*Op // whose lease a refused claim met, if only one's fits
+	meet              map[*Op]int // how many meet this one's lease alone
+}
+
+func guideTo(history []*Op) *guide {
+	g := &guide{map[uint64]int{}, map[uint64]int{}, map[uint64]string{}, map[*Op]*Op{}, map[*Op]int{}}
+	leases := map[uint64][]*Op{}
+	claims := map[uint64]int{}
+	for _, o := range history {
+		if o.Kind == Claim && o.Result != Taken {
+			claims[o.Token]++
+			leases[o.Token] = append(leases[o.Token], o)
+		}
+		if o.Kind == Extend && o.Result != Lost {
+			leases[o.Token] = append(leases[o.Token], o)
+		}
+	}
+	for _, o := range history {
+		token := o.Seen.Token
+		switch {
+		case o.Result != Taken:
+			continue
+		case o.Seen.Completed:
+			g.answered[token]++
+			g.body[token] = o.Seen.Body
+			continue
+		}
+		g.running[token]++
+		if claims[token] > 1 {
+			continue // a repeat keeps the later of two ends
+		}
+		var fits []*Op
+		for _, from := range leases[token] {
+			if _, ok := from.deadline(from.Lease).and(o.deadline(o.Seen.Left)); ok {
+				fits = append(fits, from)
+			}
+		}
+		if len(fits) == 1 {
+			g.under[o] = fits[0]
+			g.meet[fits[0]]++
+		}
+	}
+	return g
+}
+
+// mayEnd says whether s's phase may be over.
+func (g *guide) mayEnd(s state) bool {
+	switch {
+	case g == nil || s.phase == absent:
+		return true
+	case s.phase == completed:
+		return s.met == g.answered[s.token]
+	}
+	return s.met == g.running[s.token]
+}
+
+// mayRenew says whether s's lease may be replaced.
+func (g *guide) mayRenew(s state) bool { return g == nil || s.metHere == g.meet[s.leased] }
+
+// mayAnswer says whether body may be the answer of s's token.
+func (g *guide) mayAnswer(s state, body string) bool {
+	if g == nil {
+		return true
+	}
+	known, ok := g.body[s.token]
+	return g.mayEnd(s) && (!ok || known == body)
+}
+
+// counted is s when o has met it.
+func (g *guide) counted(s state, o *Op) state {
+	s.met++
+	if g != nil && s.leased != nil && g.under[o] == s.leased {
+		s.metHere++
+	}
+	return s
+}
+
+// step returns the states that may follow s when o happens. The guide may be nil.
+func (g *guide) step(s state, o *Op) []state {
 	var next []state
 	now := o.now()
 	gone, never := s.absence()
-	if s.phase == absent || !never && gone.mayBeOver(now) {
+	if s.phase == absent || !never && gone.mayBeOver(now) && g.mayEnd(s) {
 		next = whenAbsent(o)
 	}
 	if s.phase != absent && (never || gone.mayRun(now)) {
 		if !never {
 			s.end.low = max(s.end.low, now.low-(gone.low-s.end.low))
 		}
-		next = append(next, whenPresent(s, o)...)
+		next = append(next, g.whenPresent(s, o)...)
 	}
 	return next
 }
@@ -114,20 +204,23 @@ func whenAbsent(o *Op) []state {
 func (o *Op) fresh(attempt int) state {
 	return state{
 		phase: inProgress, token: o.Token, print: o.Print, attempt: attempt,
-		keep: o.Keep, end: o.deadline(o.Lease),
+		keep: o.Keep, end: o.deadline(o.Lease), leased: o,
 	}
 }
 
-func whenPresent(s state, o *Op) []state {
+func (g *guide) whenPresent(s state, o *Op) []state {
 	mine := s.token == o.Token
 	switch o.Kind {
 	case Claim:
-		return whenClaimed(s, o, mine)
+		return g.whenClaimed(s, o, mine)
 	case Extend:
 		if s.phase != inProgress || !mine {
 			return o.only(s, Lost)
 		}
-		s.end = o.deadline(o.Lease)
+		if !g.mayRenew(s) {
+			return nil
+		}
+		s.end, s.leased, s.metHere = o.deadline(o.Lease), o, 0
 		s.held = s.held || o.Hold
 		return o.only(s, Done)
 	case Complete:
@@ -136,6 +229,8 @@ func whenPresent(s state, o *Op) []state {
 			return o.only(s, Lost)
 		case s.phase == completed:
 			return o.only(s, Done)
+		case !g.mayAnswer(s, o.Body):
+			return nil
 		}
 		return o.only(state{
 			phase: completed, token: s.token, print: s.print, attempt: s.attempt,
@@ -143,16 +238,19 @@ func whenPresent(s state, o *Op) []state {
 		}, Done)
 	default:
 		if s.phase == inProgress && mine {
+			if !g.mayEnd(s) {
+				return nil
+			}
 			s = state{}
 		}
 		return o.only(s, Done)
 	}
 }
 
-func whenClaimed(s state, o *Op, mine bool) []state {
+func (g *guide) whenClaimed(s state, o *Op, mine bool) []state {
 	switch {
 	case s.phase == completed || s.print != o.Print:
-		return o.taken(s)
+		return o.taken(g.counted(s, o))
 	case mine:
 		// The lease is renewed if the new one is longer: it ends at the later of
 		// the two ends.
@@ -166,11 +264,11 @@ func whenClaimed(s state, o *Op, mine bool) []state {
 		}
 		return nil
 	case s.held || !o.TakeOver:
-		return o.taken(s)
+		return o.taken(g.counted(s, o))
 	}
 	var next []state
 	now := o.now()
-	if s.end.mayBeOver(now) {
+	if s.end.mayBeOver(now) && g.mayEnd(s) {
 		fresh := o.fresh(s.attempt + 1)
 		switch o.Result {
 		case Unknown:
@@ -181,7 +279,7 @@ func whenClaimed(s state, o *Op, mine bool) []state {
 	}
 	if s.end.mayRun(now) {
 		s.end.low = max(s.end.low, now.low)
-		next = append(next, o.taken(s)...)
+		next = append(next, o.taken(g.counted(s, o))...)
 	}
 	return next
 }
@@ -226,6 +324,16 @@ func (o *Op) reports(s state) []state {
 	}
 	s.end = end
 	return []state{s}
+}
+
+// hash is equal for equal states.
+func (s state) hash() uint64 {
+	h := uint64(s.phase)
+	for _, part := range []uint64{s.token, uint64(s.attempt), uint64(s.end.low), uint64(s.end.high), uint64(s.met), uint64(len(s.body))} {
+		h = (h ^ part) * 0x9E3779B97F4A7C15
+		h ^= h >> 29
+	}
+	return h
 }
 
 func (s state) String() string {

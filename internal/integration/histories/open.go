@@ -20,6 +20,9 @@ type Opened struct {
 	onceward.Store
 	// Close ends the store and its pool. The error says what was left open.
 	Close func(context.Context) error
+	// Rows counts the records that the store has, absent ones too, and those of
+	// them that are in progress.
+	Rows func(context.Context) (all, running int, err error)
 }
 
 // openers make a store from what follows the scheme of an address.
@@ -39,7 +42,11 @@ func Open(ctx context.Context, address string) (*Opened, error) {
 }
 
 func openMemory(context.Context, string) (*Opened, error) {
-	return &Opened{memstore.New(memstore.Config{}), func(context.Context) error { return nil }}, nil
+	store := memstore.New(memstore.Config{})
+	return &Opened{
+		Store: store,
+		Close: func(context.Context) error { return nil },
+	}, nil
 }
 
 func openSQLite(ctx context.Context, address string) (*Opened, error) {
@@ -51,11 +58,18 @@ func openSQLite(ctx context.Context, address string) (*Opened, error) {
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	return &Opened{store, func(ctx context.Context) error {
-		err := store.Close(ctx)
-		if used := db.Stats().InUse; err == nil && used > 0 {
-			err = fmt.Errorf("histories: the closed store still uses %d connections", used)
-		}
-		return errors.Join(err, db.Close())
-	}}, nil
+	return &Opened{
+		Store: store,
+		Close: func(ctx context.Context) error {
+			err := store.Close(ctx)
+			if used := db.Stats().InUse; err == nil && used > 0 {
+				err = fmt.Errorf("histories: the closed store still uses %d connections", used)
+			}
+			return errors.Join(err, db.Close())
+		},
+		Rows: func(ctx context.Context) (all, running int, err error) {
+			err = db.QueryRowContext(ctx, "SELECT count(*), count(*) - count(completed_at) FROM idempotency_keys").Scan(&all, &running)
+			return all, running, err
+		},
+	}, nil
 }

@@ -189,34 +189,28 @@ func calls(t *testing.T) int {
 }
 
 func TestProcessesThatAreKilledLeaveEveryStoreLinearizable(t *testing.T) {
-	for _, s := range stores {
-		if s.alone {
-			continue
+	onShared(t, func(t *testing.T, address string) {
+		h := &harness{t: t, address: address, seed: seed, rng: rand.New(rand.NewPCG(seed, 3))}
+		begun := time.Now()
+		const step = 12_000
+		left := calls(t)
+		for number := 0; left > 0; number++ {
+			h.round(number, min(left, step), number == 1)
+			left -= step
 		}
-		t.Run(s.name, func(t *testing.T) {
-			h := &harness{t: t, address: s.address(t), seed: seed, rng: rand.New(rand.NewPCG(seed, 3))}
-			begun := time.Now()
-			const step = 12_000
-			left := calls(t)
-			for number := 0; left > 0; number++ {
-				h.round(number, min(left, step), number == 1)
-				left -= step
-			}
-			made := time.Since(begun)
-			last := Plan{Seed: seed, Process: 900, Scope: fmt.Sprint("run-", seed), Keys: h.from}
-			h.look(last)
-			begun = time.Now()
-			ops, err := Read(h.files...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			linearizable(t, ops)
-			t.Logf("made in %v, judged in %v; %d processes were killed in the middle", made.Round(time.Millisecond), time.Since(begun).Round(time.Millisecond), h.kills)
-			if h.kills == 0 {
-				t.Errorf("ONCEWARD_SEED=%d: no process was killed in the middle", seed)
-			}
-		})
-	}
+		h.look(Plan{Seed: seed, Process: 900, Scope: fmt.Sprint("run-", seed), Keys: h.from})
+		made := time.Since(begun)
+		begun = time.Now()
+		ops, err := Read(h.files...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		linearizable(t, ops)
+		t.Logf("made in %v, judged in %v; %d processes were killed in the middle", made.Round(time.Millisecond), time.Since(begun).Round(time.Millisecond), h.kills)
+		if h.kills == 0 {
+			t.Errorf("ONCEWARD_SEED=%d: no process was killed in the middle", seed)
+		}
+	})
 }
 
 // look asks for every key once more.

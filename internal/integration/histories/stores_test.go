@@ -15,6 +15,15 @@ var stores = []struct {
 	{"sqlitestore", false, func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "keys.db") }},
 }
 
+// onShared runs a test on each store that several processes can share.
+func onShared(t *testing.T, test func(t *testing.T, address string)) {
+	for _, s := range stores {
+		if !s.alone {
+			t.Run(s.name, func(t *testing.T) { test(t, s.address(t)) })
+		}
+	}
+}
+
 func open(t *testing.T, address string) *Opened {
 	t.Helper()
 	s, err := Open(t.Context(), address)

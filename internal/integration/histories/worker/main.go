@@ -37,14 +37,20 @@ func run(args []string) error {
 	address := flags.String("store", "", "the store's address")
 	planned := flags.String("plan", "", "a histories.Plan")
 	out := flags.String("out", "", "where the history goes")
-	effects := flags.String("effects", "", "the file that gets a line for each run of a handler")
+	var s setting
+	flags.StringVar(&s.effects, "effects", "", "the file that gets a line for each run of the handler")
+	flags.DurationVar(&s.lease, "lease", 0, "onceward.Config.Lease")
+	flags.DurationVar(&s.retention, "retention", 0, "onceward.Config.Retention")
+	flags.Float64Var(&s.lose, "lose", 0, "the share of the store's answers that get lost")
+	flags.Uint64Var(&s.seed, "seed", 0, "what decides which")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	if args[0] == "serve" {
-		return serve(ctx, *address, *effects)
+		s.address = *address
+		return serve(ctx, s)
 	}
 
 	var plan histories.Plan
