@@ -1,0 +1,94 @@
+package stores_test
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/onceward/onceward"
+	"github.com/onceward/onceward/internal/integration/servers"
+	"github.com/onceward/onceward/pgxstore"
+	"github.com/onceward/onceward/storetest"
+)
+
+// openPgPool opens a pool; params are added to the connection string.
+func openPgPool(t testing.TB, dsn string, params ...string) *pgxpool.Pool {
+	t.Helper()
+	for i := 0; i+1 < len(params); i += 2 {
+		dsn += "&" + params[i] + "=" + url.PathEscape(params[i+1])
+	}
+	pool, err := pgxpool.New(context.Background(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// openPgStore opens a store on pool and closes it before pool is closed.
+func openPgStore(t testing.TB, pool *pgxpool.Pool, cfg pgxstore.Config) *pgxstore.Store {
+	t.Helper()
+	s, err := pgxstore.New(context.Background(), pool, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := s.Close(ctx); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return s
+}
+
+// pgSchemas returns a function that makes an empty schema in one database and
+// returns the connection string for it: many times faster than a database for
+// each of many tests. Advisory locks are common to all of them.
+func pgSchemas(t testing.TB, dsn string) func(testing.TB) string {
+	t.Helper()
+	admin := openPgPool(t, dsn)
+	var count atomic.Int64
+	return func(t testing.TB) string {
+		t.Helper()
+		name := fmt.Sprintf("case_%d", count.Add(1))
+		if _, err := admin.Exec(context.Background(), "CREATE SCHEMA "+name); err != nil {
+			t.Fatal(err)
+		}
+		return dsn + "&search_path=" + name
+	}
+}
+
+// B087: the contract holds whatever the isolation of the database's transactions is.
+func TestPostgresKeepsTheContract(t *testing.T) {
+	for _, isolation := range []string{"read committed", "repeatable read", "serializable"} {
+		t.Run(isolation, func(t *testing.T) {
+			schema := pgSchemas(t, servers.Postgres(t))
+			storetest.Run(t, storetest.Config{
+				New: func(t testing.TB) onceward.Store {
+					return openPgStore(t, openPgPool(t, schema(t), "default_transaction_isolation", isolation), pgxstore.Config{})
+				},
+			})
+		})
+	}
+}
+
+// Ways of sending statements that a pooler in transaction mode can do with, and a
+// pool of one connection with no reserve beside it.
+func TestPostgresKeepsTheContractInEveryMode(t *testing.T) {
+	for _, mode := range []string{"cache_describe", "describe_exec", "exec", "simple_protocol"} {
+		t.Run(mode, func(t *testing.T) {
+			schema := pgSchemas(t, servers.Postgres(t))
+			storetest.Run(t, storetest.Config{
+				New: func(t testing.TB) onceward.Store {
+					return openPgStore(t, openPgPool(t, schema(t), "default_query_exec_mode", mode, "pool_max_conns", "1"), pgxstore.Config{Reserve: -1})
+				},
+			})
+		})
+	}
+}
