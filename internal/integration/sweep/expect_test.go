@@ -2,7 +2,12 @@
 
 package sweep
 
-import "fmt"
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
 
 // moment is what was durable when a victim was struck.
 type moment struct {
@@ -86,4 +91,44 @@ func momentOf(mode, step string) moment {
 		return moment{completed, 1}
 	}
 	return moment{absent, 0}
+}
+
+// The document and this file say the same.
+func TestTheMatrixIsThatOfTheDocument(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/semantics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var modes []string
+	found := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		if cells[0] == "the process …" {
+			name := map[string]string{"Handler, `Rerun`": rerun, "Handler, `Hold`": hold, "Handler, `Resolve`": resolve, "Atomic": atomic}
+			for _, cell := range cells[1:] {
+				modes = append(modes, name[cell])
+			}
+		}
+		row, ok := matrix[cells[0]]
+		if !ok {
+			continue
+		}
+		if len(cells) != len(modes)+1 {
+			t.Fatalf("%q has %d cells for %q", cells[0], len(cells)-1, modes)
+		}
+		found[cells[0]] = true
+		for i, mode := range modes {
+			said := strings.TrimPrefix(cells[i+1], "**")
+			want := outcome{int(said[0] - '0'), strings.Contains(said, "and *outcome-unknown*")}
+			if row[mode] != want {
+				t.Errorf("%q, %s: the document says %v, the sweep wants %v", cells[0], mode, want, row[mode])
+			}
+		}
+	}
+	if len(modes) != 4 || len(found) != len(matrix) {
+		t.Errorf("the document has %d of %d rows, for %q", len(found), len(matrix), modes)
+	}
 }

@@ -53,25 +53,30 @@ func openLanes(t *testing.T, pl place, mode string, n int) []*lane {
 	return lanes
 }
 
+// The limits of those that are healthy, and of Atomic victims that are stopped:
+// for as long as these the stopped one keeps its key. All others have time.
+const (
+	storeTime = time.Second
+	workTime  = 2 * time.Second
+)
+
 // start starts a victim.
 func (l *lane) start(name string, at point, via string) (*process, error) {
 	p := l.site.plan(via)
 	p.Store, p.Mode, p.Name, p.Point, p.Lease = l.place.name, l.mode, name, at, lease
-	// Who is stopped has time to find out, when he wakes, what has become of what
-	// he was waiting for; who is healthy soon says that he cannot get through.
-	p.StoreTimeout, p.MaxTransaction = 20*time.Second, time.Second
-	if at == (point{}) || l.mode == atomic {
-		p.StoreTimeout = 500 * time.Millisecond
+	p.StoreTimeout, p.MaxTransaction = storeTime, workTime
+	if at.Fault == kill || at.Fault == stop && l.mode != atomic {
+		p.StoreTimeout, p.MaxTransaction = 20*time.Second, 20*time.Second
 	}
 	return start(p)
 }
 
 // freedWithin is how long a repeat may have to wait. An Atomic request has no
 // lease: where the server can end the transaction of a process that is stopped, it
-// does so when that one's time is over.
+// does so a second after that one's time is over.
 func (l *lane) freedWithin() time.Duration {
 	if l.mode == atomic {
-		return 500*time.Millisecond + time.Second + time.Second + margin // the store's time, the work's, and a second
+		return storeTime + workTime + time.Second + margin
 	}
 	return lease + margin
 }
@@ -230,7 +235,8 @@ func (l *lane) killed(ctx context.Context, key string, victim *process, early *a
 	last, tries, waited := repeat(ctx, l.healthy.url, key, l.freedWithin())
 	answers = append(answers, tries...)
 	r.waited, r.wedged = waited, !last.final()
-	answers = append(answers, send(ctx, l.healthy.url, key))
+	_, tries, _ = repeat(ctx, l.healthy.url, key, l.freedWithin())
+	answers = append(answers, tries...)
 	return l.judge(ctx, key, want, answers, r)
 }
 
@@ -295,7 +301,8 @@ func (l *lane) stopped(ctx context.Context, key string, victim *process, early *
 	if answers = append(answers, tries...); again.status != "replayed" {
 		r.fault("a repeat at the woken process is told %v", again)
 	}
-	answers = append(answers, send(ctx, l.healthy.url, key))
+	_, tries, _ = repeat(ctx, l.healthy.url, key, l.freedWithin())
+	answers = append(answers, tries...)
 	return l.judge(ctx, key, want, answers, r)
 }
 
@@ -313,7 +320,8 @@ func (l *lane) stoppedAlone(ctx context.Context, key string, victim *process, ea
 		early = &a
 	}
 	answers := append([]answer{*early}, tries...)
-	answers = append(answers, send(ctx, victim.url, key))
+	_, tries, _ = repeat(ctx, victim.url, key, l.freedWithin())
+	answers = append(answers, tries...)
 	return l.judge(ctx, key, outcome{effects: 1}, answers, r)
 }
 

@@ -28,7 +28,7 @@ func victimOnSQLite(ctx context.Context, v *victim) (closeAll func(), err error)
 	if err != nil {
 		return nil, err
 	}
-	v.store, v.ledger = store, sqliteLedger{db, v.plan.Mode == atomic}
+	v.store, v.ledger = makeWrong(store, db, v.plan.Wrong), sqliteLedger{db, v.plan.Mode == atomic}
 	return func() { store.Close(context.Background()); db.Close() }, nil
 }
 
@@ -47,7 +47,9 @@ func (l sqliteLedger) write(ctx context.Context, key, by string) (id int64, err 
 	var tx *sql.Tx
 	if l.within {
 		if tx = sqlitestore.Tx(ctx); tx == nil {
-			return 0, errors.New("there is no transaction")
+			if tx, _ = ctx.Value(partingKey{}).(*sql.Tx); tx == nil {
+				return 0, errors.New("there is no transaction")
+			}
 		}
 	} else {
 		if tx, err = l.db.BeginTx(ctx, nil); err != nil {

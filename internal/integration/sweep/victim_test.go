@@ -36,6 +36,7 @@ type plan struct {
 	Mode   string
 	Name   string // written beside each effect, and to be found among the server's connections
 	Point  point  // where it dies; the zero value: nowhere
+	Wrong  string // what is wrong with its store; "" is nothing
 
 	Lease, StoreTimeout, MaxTransaction time.Duration
 }
