@@ -39,7 +39,7 @@ const (
 // point is where a victim is struck, and how. It is a step of the request, or the
 // N-th statement or network message since the request came.
 type point struct {
-	Fault string // kill or stop
+	Fault string // kill, stop or cut
 	Step  string
 	Kind  string // statement or message, if Step is empty
 	N     int    // from 1

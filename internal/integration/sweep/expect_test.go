@@ -39,6 +39,9 @@ var matrix = map[string]map[string]outcome{
 	rowWorked:       {rerun: {2, false}, hold: {1, true}, resolve: {1, false}, atomic: {1, false}},
 	rowCompleted:    {rerun: {1, false}, hold: {1, false}, resolve: {1, false}, atomic: {1, false}},
 	rowStoppedEarly: {rerun: {2, false}, hold: {1, false}, resolve: {2, false}, atomic: {1, false}},
+	rowCutCall:      {rerun: {1, false}, hold: {1, false}, resolve: {1, false}, atomic: {1, false}},
+	rowCutFailed:    {rerun: {1, false}, hold: {0, true}, resolve: {1, false}, atomic: {1, false}},
+	rowCutCommit:    {rerun: {2, false}, hold: {1, true}, resolve: {1, false}, atomic: {1, false}},
 	rowStoppedLate:  {rerun: {2, false}, hold: {1, false}, resolve: {1, false}, atomic: {1, false}},
 }
 

@@ -65,7 +65,7 @@ func (l *lane) start(name string, at point, via string) (*process, error) {
 	p := l.site.plan(via)
 	p.Store, p.Mode, p.Name, p.Point, p.Lease = l.place.name, l.mode, name, at, lease
 	p.StoreTimeout, p.MaxTransaction = storeTime, workTime
-	if at.Fault == kill || at.Fault == stop && l.mode != atomic {
+	if at != (point{}) && (at.Fault != stop || l.mode != atomic) {
 		p.StoreTimeout, p.MaxTransaction = 20*time.Second, 20*time.Second
 	}
 	return start(p)
@@ -130,11 +130,10 @@ func (l *lane) try(ctx context.Context, at point, r *result) error {
 
 	first := make(chan answer, 1)
 	go func() { first <- send(ctx, victim.url, key) }()
-	var early *answer // what the client had before the victim was struck
 	select {
 	case <-struck:
 	case a := <-first:
-		early = &a
+		first <- a
 		select {
 		case <-struck:
 		case <-time.After(20 * time.Millisecond): // it may have been struck while it answered
@@ -151,10 +150,13 @@ func (l *lane) try(ctx context.Context, at point, r *result) error {
 		return errors.New("the victim neither answered nor came to its point")
 	}
 	r.reached = true
-	if at.Fault == kill {
-		return l.killed(ctx, key, victim, early, first, r)
+	switch at.Fault {
+	case kill:
+		return l.killed(ctx, key, victim, first, r)
+	case stop:
+		return l.stopped(ctx, key, victim, first, awake, r)
 	}
-	return l.stopped(ctx, key, victim, early, first, awake, r)
+	return l.cut(ctx, key, victim, first, r)
 }
 
 // startVictim starts the process and, if messages are counted, its proxy.
@@ -183,10 +185,13 @@ func (l *lane) startVictim(name string, at point) (*process, *proxy, error) {
 // before arrives when it is awake again: late, not never.
 func (l *lane) arm(px *proxy, victim *process, at point, awake <-chan struct{}) (struck chan struct{}) {
 	struck = make(chan struct{})
-	if at.Fault == kill {
+	switch at.Fault {
+	case kill:
 		px.arm(at.N, at.After, func() { victim.kill(); close(struck) }, nil)
-	} else {
+	case stop:
 		px.arm(at.N, at.After, func() { victim.halt(); close(struck) }, awake)
+	case cut:
+		px.arm(at.N, at.After, func() { px.cut(); close(struck) }, nil)
 	}
 	return struck
 }
@@ -212,12 +217,8 @@ func (l *lane) look(ctx context.Context, key string) (m moment, err error) {
 	return m, err
 }
 
-func (l *lane) killed(ctx context.Context, key string, victim *process, early *answer, first <-chan answer, r *result) (err error) {
+func (l *lane) killed(ctx context.Context, key string, victim *process, first <-chan answer, r *result) (err error) {
 	<-victim.exited
-	if early == nil {
-		a := <-first
-		early = &a
-	}
 	if err := l.site.settle(ctx, victim.plan.Name, true); err != nil {
 		return err
 	}
@@ -231,7 +232,7 @@ func (l *lane) killed(ctx context.Context, key string, victim *process, early *a
 			return err
 		}
 	}
-	answers := []answer{*early}
+	answers := []answer{<-first}
 	last, tries, waited := repeat(ctx, l.healthy.url, key, l.freedWithin())
 	answers = append(answers, tries...)
 	r.waited, r.wedged = waited, !last.final()
@@ -242,7 +243,7 @@ func (l *lane) killed(ctx context.Context, key string, victim *process, early *a
 
 // stopped has the victim stopped past its lease while another process takes the
 // repeat, and then woken.
-func (l *lane) stopped(ctx context.Context, key string, victim *process, early *answer, first <-chan answer, awake chan struct{}, r *result) (err error) {
+func (l *lane) stopped(ctx context.Context, key string, victim *process, first <-chan answer, awake chan struct{}, r *result) (err error) {
 	if err := victim.halted(); err != nil {
 		return err
 	}
@@ -253,7 +254,7 @@ func (l *lane) stopped(ctx context.Context, key string, victim *process, early *
 		return err
 	}
 	if l.place.name == "memory" {
-		return l.stoppedAlone(ctx, key, victim, early, first, r)
+		return l.stoppedAlone(ctx, key, victim, first, r)
 	}
 	l.compareStep(r)
 	locked, err := l.site.locked(ctx)
@@ -279,19 +280,18 @@ func (l *lane) stopped(ctx context.Context, key string, victim *process, early *
 	if err := victim.wake(); err != nil {
 		return err
 	}
-	if early == nil {
-		select {
-		case a := <-first:
-			early = &a
-		case <-time.After(30 * time.Second):
-			return errors.New("the woken victim does not answer")
-		}
+	var answers []answer
+	select {
+	case a := <-first:
+		answers = append(answers, a)
+	case <-time.After(30 * time.Second):
+		return errors.New("the woken victim does not answer")
 	}
+	answers = append(answers, tries...)
 	want, err := expected(l.mode, stop, r.moment, r.blocked)
 	if err != nil {
 		return err
 	}
-	answers := append([]answer{*early}, tries...)
 	last, tries, _ = repeat(ctx, l.healthy.url, key, l.freedWithin())
 	if answers = append(answers, tries...); !last.acknowledged() {
 		r.fault("when the stopped process has gone on, the repeat is told %v", last)
@@ -308,18 +308,14 @@ func (l *lane) stopped(ctx context.Context, key string, victim *process, early *
 
 // stoppedAlone is stopped for a store that lives in the process: nobody else can
 // take the repeat, and none that comes to it may start a second copy.
-func (l *lane) stoppedAlone(ctx context.Context, key string, victim *process, early *answer, first <-chan answer, r *result) error {
+func (l *lane) stoppedAlone(ctx context.Context, key string, victim *process, first <-chan answer, r *result) error {
 	time.Sleep(lease + 200*time.Millisecond)
 	if err := victim.wake(); err != nil {
 		return err
 	}
 	last, tries, waited := repeat(ctx, victim.url, key, l.freedWithin())
 	r.waited, r.wedged = waited, !last.final()
-	if early == nil {
-		a := <-first
-		early = &a
-	}
-	answers := append([]answer{*early}, tries...)
+	answers := append([]answer{<-first}, tries...)
 	_, tries, _ = repeat(ctx, victim.url, key, l.freedWithin())
 	answers = append(answers, tries...)
 	return l.judge(ctx, key, outcome{effects: 1}, answers, r)

@@ -31,7 +31,8 @@ type proxy struct {
 	after  bool
 	strike func()
 	wait   <-chan struct{} // if not nil, a message that was to be struck before is kept until it is closed; else dropped
-	conns  []net.Conn
+	near   []net.Conn      // to victims
+	far    []net.Conn      // to the server
 	closed bool
 }
 
@@ -72,19 +73,32 @@ func (p *proxy) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
-	for _, c := range p.conns {
+	for _, c := range append(p.near, p.far...) {
 		c.Close()
 	}
 }
 
-func (p *proxy) keep(c net.Conn) bool {
+// cut resets all connections with victims. What had been sent to the server before
+// stays sent.
+func (p *proxy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, c := range p.near {
+		c.(*net.TCPConn).SetLinger(0)
+		c.Close()
+		p.far[i].(*net.TCPConn).CloseWrite()
+	}
+	p.near, p.far = nil, nil
+}
+
+// keep takes in a pair of connections, if the proxy is open.
+func (p *proxy) keep(near, far net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		c.Close()
 		return false
 	}
-	p.conns = append(p.conns, c)
+	p.near, p.far = append(p.near, near), append(p.far, far)
 	return true
 }
 
@@ -99,7 +113,7 @@ func (p *proxy) accept() {
 			near.Close()
 			continue
 		}
-		if p.keep(near) && p.keep(far) {
+		if p.keep(near, far) {
 			go p.pump(far, near, true)
 			go p.pump(near, far, false)
 		} else {

@@ -31,6 +31,14 @@ func places() []place {
 	}
 }
 
+// faults are the ways of striking that the store can meet.
+func (pl place) faults() []string {
+	if pl.kind == message {
+		return []string{kill, stop, cut}
+	}
+	return []string{kill, stop}
+}
+
 // open opens the victim's store and ledger.
 func (v *victim) open(ctx context.Context) (closeAll func(), err error) {
 	for _, pl := range places() {

@@ -9,14 +9,19 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 )
 
-// whole says that every point is gone through.
-var whole = os.Getenv("ONCEWARD_SWEEP") == "all"
+// whole says that every point is gone through. ONCEWARD_SWEEP_POINT names a single
+// one, as a failure names it.
+var (
+	single = os.Getenv("ONCEWARD_SWEEP_POINT")
+	whole  = single != "" || os.Getenv("ONCEWARD_SWEEP") == "all"
+)
 
 // group is the points of one store, mode and fault.
 type group struct {
@@ -38,7 +43,7 @@ func TestACrashAtAnyPointLeavesWhatTheMatrixSays(t *testing.T) {
 	t.Run("points", func(t *testing.T) {
 		for _, pl := range places() {
 			for _, mode := range pl.modes {
-				for _, fault := range []string{kill, stop} {
+				for _, fault := range pl.faults() {
 					g := &group{place: pl, mode: mode, fault: fault}
 					table = append(table, g)
 					t.Run(pl.name+"/"+mode+"/"+fault, func(t *testing.T) {
@@ -106,7 +111,7 @@ func (g *group) run(t *testing.T) {
 		})
 	}
 	running.Wait()
-	if len(g.results) == 0 {
+	if len(g.results) == 0 && single == "" {
 		t.Error("no point was reached")
 	}
 }
@@ -135,10 +140,12 @@ func (g *group) note(t *testing.T, r result) {
 func (g *group) points(t *testing.T, l *lane) (next func() (point, bool)) {
 	t.Helper()
 	var list []point
-	for _, step := range steps {
-		list = append(list, point{Fault: g.fault, Step: step})
+	if g.fault != cut {
+		for _, step := range steps {
+			list = append(list, point{Fault: g.fault, Step: step})
+		}
 	}
-	n := 0
+	named, n := len(list), 0
 	if g.place.kind != "" {
 		var err error
 		if n, err = l.measure(t.Context(), g.fault); err != nil {
@@ -157,7 +164,10 @@ func (g *group) points(t *testing.T, l *lane) (next func() (point, bool)) {
 		}
 	}
 	if !whole {
-		list = sample(t, list, n)
+		list = sample(t, list, named, n)
+	}
+	if single != "" {
+		list = slices.DeleteFunc(list, func(p point) bool { return p.String() != single })
 	}
 	i := 0
 	return func() (point, bool) {
@@ -171,20 +181,18 @@ func (g *group) points(t *testing.T, l *lane) (next func() (point, bool)) {
 	}
 }
 
-// sample takes two of the steps and two of the n others.
-func sample(t *testing.T, list []point, n int) []point {
+// sample takes two of the named points and two of the n pairs of others.
+func sample(t *testing.T, list []point, named, n int) []point {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("the sample's seed is %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
 	var taken []point
-	for _, i := range r.Perm(len(steps))[:2] {
+	for _, i := range r.Perm(named)[:min(named, 2)] {
 		taken = append(taken, list[i])
 	}
-	if n > 0 {
-		for _, i := range r.Perm(2 * n)[:2] {
-			taken = append(taken, list[len(steps)+i])
-		}
+	for _, i := range r.Perm(2 * n)[:min(2*n, 2)] {
+		taken = append(taken, list[named+i])
 	}
 	return taken
 }
