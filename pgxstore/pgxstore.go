@@ -63,7 +63,8 @@ type Store struct {
 	apart   bool          // Transact looks in a transaction of its own, before it begins
 	wrap    bool          // statements need a BEGIN to be READ COMMITTED
 
-	running running
+	running  running
+	answered seen
 
 	mu     sync.Mutex // guards closed, and calls from growing when it is set
 	closed bool

@@ -96,29 +96,38 @@ func migrate(ctx context.Context, pool *pgxpool.Pool) error {
 		return fmt.Errorf("pgxstore: the database is encoded as %s, and the path of a request may have letters that it cannot keep; it must be UTF8", encoding)
 	}
 	return retried(ctx, func() (bool, error) {
-		return false, pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, applyMigrations)
+		return false, pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+			return applyMigrations(ctx, tx)
+		})
 	})
 }
 
-func applyMigrations(tx pgx.Tx) error {
-	ctx := context.Background()
-	version, err := schemaVersion(ctx, tx)
-	if err != nil || version == len(migrations) {
-		return err
+func applyMigrations(ctx context.Context, tx pgx.Tx) error {
+	version, err := 0, error(nil)
+	var there bool
+	if err := tx.QueryRow(ctx, "SELECT to_regclass('idempotency_schema') IS NOT NULL").Scan(&there); err != nil {
+		return fmt.Errorf("pgxstore: migrate: %w", err)
+	}
+	if there {
+		if version, err = schemaVersion(ctx, tx); err != nil || version == len(migrations) {
+			return err
+		}
 	}
 	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1::bigint)", int64(migrationLock)); err != nil {
 		return fmt.Errorf("pgxstore: migrate: %w", err)
-	}
-	if version, err = schemaVersion(ctx, tx); err != nil || version == len(migrations) {
-		return err
 	}
 	// Several statements in one text need the simple protocol, whatever the pool's mode is.
 	run := func(text string) error {
 		_, err := tx.Conn().PgConn().Exec(ctx, text).ReadAll()
 		return err
 	}
+	// Not to_regclass: that may remember, until the session has locked some table,
+	// that there was none.
 	if err := run(createVersion); err != nil {
 		return fmt.Errorf("pgxstore: migrate: %w", err)
+	}
+	if version, err = schemaVersion(ctx, tx); err != nil || version == len(migrations) {
+		return err
 	}
 	for i := version; i < len(migrations); i++ {
 		if err := run(migrations[i]); err != nil {
@@ -134,13 +143,6 @@ func applyMigrations(tx pgx.Tx) error {
 
 // schemaVersion is zero where the package has never been.
 func schemaVersion(ctx context.Context, tx pgx.Tx) (version int, err error) {
-	var there bool
-	if err := tx.QueryRow(ctx, "SELECT to_regclass('idempotency_schema') IS NOT NULL").Scan(&there); err != nil {
-		return 0, fmt.Errorf("pgxstore: migrate: %w", err)
-	}
-	if !there {
-		return 0, nil
-	}
 	if err := tx.QueryRow(ctx, "SELECT coalesce(max(version), 0) FROM idempotency_schema").Scan(&version); err != nil {
 		return 0, fmt.Errorf("pgxstore: migrate: %w", err)
 	}

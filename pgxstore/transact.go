@@ -118,6 +118,9 @@ func (s *Store) Transact(ctx context.Context, c onceward.Claim, work func(contex
 	if s.running.has(c.Key) {
 		return elsewhere(&c), false, nil
 	}
+	if rec, ok := s.replay(ctx, &c); ok {
+		return rec, false, nil
+	}
 	runs := 0
 	counted := func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
 		runs++
@@ -127,12 +130,34 @@ func (s *Store) Transact(ctx context.Context, c onceward.Claim, work func(contex
 		rec, ran, err := s.transact(ctx, &c, counted)
 		var undone again
 		if !errors.As(err, &undone) {
+			if rec.State == onceward.Completed {
+				s.answered.add(c.Key)
+			}
 			return rec, ran, err
 		}
 		if runs == maxRuns || try == maxTries || !pause(ctx, try) {
 			return onceward.Record{}, false, fmt.Errorf("pgxstore: transact: undone after %d runs, at last by: %w", runs, undone.error)
 		}
 	}
+}
+
+// replay answers from a plain read what this process has met before and needs no
+// transaction. Whatever else it finds it leaves to one.
+func (s *Store) replay(ctx context.Context, c *onceward.Claim) (rec onceward.Record, ok bool) {
+	if !s.answered.has(c.Key) {
+		return rec, false
+	}
+	conn, release, err := s.acquire(ctx)
+	if err != nil {
+		return rec, false
+	}
+	defer release()
+	var r *row
+	if _, err := s.ask(ctx, conn.Conn(), scanRow(&r), selectRow, c.Key.Scope[:], c.Key.ID[:]); err != nil || r == nil || r.judge(c) != report {
+		return rec, false
+	}
+	rec, err = r.record(c.Key)
+	return rec, err == nil
 }
 
 // elsewhere is what is known of a key that another transaction holds: only that.
@@ -201,7 +226,10 @@ func (s *Store) transact(ctx context.Context, c *onceward.Claim, work func(conte
 	case h.retry != nil && (status == 'E' || verdict == onceward.Abort || err != nil):
 		return rec, false, again{h.retry}
 	case err != nil:
-		return rec, false, errors.Join(s.undo(ctx, h.conn, o), err)
+		if ended := s.undo(ctx, h.conn, o); ended != nil {
+			err = fmt.Errorf("pgxstore: transact: %w", errors.Join(ended, err))
+		}
+		return rec, false, err
 	case verdict == onceward.Abort:
 		if err := s.undo(ctx, h.conn, o); err != nil {
 			return rec, false, fmt.Errorf("pgxstore: transact: %w", err)
@@ -241,9 +269,10 @@ type opened struct {
 // transaction would make all transactions whose keys are neighbours in the index
 // undo each other, so it stands before.
 func (s *Store) open(ctx context.Context, conn *pgx.Conn, c *onceward.Claim) (o opened, err error) {
-	idle := "0"
+	var idle *string // NULL leaves the setting as it is
 	if deadline, ok := ctx.Deadline(); ok {
-		idle = strconv.FormatInt(max(1, time.Until(deadline).Milliseconds())+1000, 10)
+		limit := strconv.FormatInt(max(0, time.Until(deadline).Milliseconds())+1000, 10)
+		idle = &limit
 	}
 	batch := &pgx.Batch{}
 	lock := func(rows pgx.Rows) error {

@@ -246,6 +246,21 @@ func TestWhenAListedRecordIsAbsent(t *testing.T) {
 	}
 }
 
+func TestSeenKeysAreAHint(t *testing.T) {
+	s := new(seen)
+	a, b := onceward.NewKey("user", "a"), onceward.NewKey("user", "b")
+	if s.has(a) || s.has(onceward.Key{}) {
+		t.Error("a key is seen before it was added")
+	}
+	s.add(a)
+	if s.drop(b); !s.has(a) || s.has(b) {
+		t.Error("the hint is another key's")
+	}
+	if s.drop(a); s.has(a) {
+		t.Error("a key is seen after it was dropped")
+	}
+}
+
 func TestMillisecondsAreRoundedUpAndBounded(t *testing.T) {
 	for d, want := range map[time.Duration]int64{
 		0: 0, 1: 1, time.Millisecond: 1, time.Millisecond + 1: 2, -1: 0, -time.Millisecond: -1, time.Hour: 3_600_000,

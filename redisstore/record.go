@@ -156,16 +156,29 @@ func milli(d time.Duration) int64 {
 	return ms
 }
 
+// last is the last moment in which the record counts, as in the scripts; false:
+// it never ends by itself, or that cannot be read.
+func (f fields) last() (int64, bool) {
+	number := func(name string) (int64, bool) {
+		n, err := strconv.ParseInt(f[name], 10, 64)
+		return n, err == nil
+	}
+	kp, ok := number("kp")
+	from := "le"
+	switch {
+	case !ok || f["st"] == "held":
+		return 0, false
+	case f["st"] != "in-progress":
+		from, kp = "at", kp-1
+	case kp < 0:
+		return 0, false
+	}
+	begin, ok := number(from)
+	return begin + kp, ok
+}
+
 // absent judges expiry as the scripts do.
 func (f fields) absent(now int64) bool {
-	number := func(name string) int64 { n, _ := strconv.ParseInt(f[name], 10, 64); return n }
-	switch {
-	case f["st"] == "held":
-		return false
-	case f["st"] != "in-progress":
-		return now >= number("at")+number("kp")
-	case number("kp") < 0:
-		return false
-	}
-	return now > number("le")+number("kp")
+	last, ends := f.last()
+	return ends && now > last
 }

@@ -84,6 +84,7 @@ type Store struct {
 	client redis.UniversalClient
 	prefix string
 	wait   Wait
+	seen   *seen // nil: reads could go to replicas
 }
 
 var (
@@ -119,6 +120,9 @@ func New(ctx context.Context, client redis.UniversalClient, cfg Config) (*Store,
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if readsMasters(client) {
+		s.seen = new(seen)
+	}
 	if err := s.checkServers(ctx, cfg.Logger); err != nil {
 		return nil, err
 	}
@@ -127,9 +131,15 @@ func New(ctx context.Context, client redis.UniversalClient, cfg Config) (*Store,
 
 // Claim implements [onceward.Store]. c.Method must have no space in it.
 func (s *Store) Claim(ctx context.Context, c onceward.Claim) (onceward.Record, bool, error) {
+	if rec, ok := s.glance(ctx, &c); ok {
+		return rec, false, nil
+	}
 	rec, claimed, err := s.claim(ctx, &c)
 	if err != nil {
 		return onceward.Record{}, false, fmt.Errorf("redisstore: claim: %w", err)
+	}
+	if s.seen != nil {
+		s.seen.add(c.Key)
 	}
 	return rec, claimed, nil
 }
@@ -190,6 +200,9 @@ func (s *Store) Complete(ctx context.Context, key onceward.Key, tok onceward.Tok
 func (s *Store) Release(ctx context.Context, key onceward.Key, tok onceward.Token) error {
 	if err := s.own(ctx, releaseScript, key, []any{tok[:]}, never); err != nil {
 		return fmt.Errorf("redisstore: release: %w", err)
+	}
+	if s.seen != nil {
+		s.seen.drop(key) // the next claim of it is a first one again
 	}
 	return nil
 }

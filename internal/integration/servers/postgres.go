@@ -154,31 +154,48 @@ func (s *postgresServer) tryStart() error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w\n%s", err, out)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := freePostgresPort()
 	if err != nil {
 		return err
 	}
-	port := strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
-	listener.Close()
-	args := []string{
-		"-c", supervise, "sh", dir, server, "-D", data, "-p", port, "-k", dir, "-c", "listen_addresses=127.0.0.1",
+	args := append([]string{
+		server, "-D", data, "-p", port, "-k", dir, "-c", "listen_addresses=127.0.0.1",
 		"-c", "max_connections=400", "-c", "shared_buffers=128MB", "-c", "max_wal_size=2GB",
-	}
-	cmd = exec.Command("sh", append(args, s.settings...)...)
-	cmd.SysProcAttr, cmd.Dir = as, dir
-	if s.lifeline, err = cmd.StdinPipe(); err != nil {
+	}, s.settings...)
+	if s.lifeline, err = startSupervised(dir, as, args...); err != nil {
 		return err
 	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	go func() { _ = cmd.Wait() }()
 	s.address = "postgres://onceward@127.0.0.1:" + port + "/"
 	if err := s.run("SELECT 1"); err != nil {
 		said, _ := os.ReadFile(filepath.Join(dir, "log"))
 		return fmt.Errorf("PostgreSQL does not answer: %w\n%s", err, said[max(0, len(said)-2000):])
 	}
 	return nil
+}
+
+// startSupervised runs a server whose folder is dir, until the lifeline is closed.
+func startSupervised(dir string, as *syscall.SysProcAttr, args ...string) (lifeline io.Closer, err error) {
+	cmd := exec.Command("sh", append([]string{"-c", supervise, "sh", dir}, args...)...)
+	cmd.SysProcAttr, cmd.Dir = as, dir
+	if lifeline, err = cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() { _ = cmd.Wait() }()
+	return lifeline, nil
+}
+
+// freePostgresPort is free now; that nobody takes it before the server does is
+// likely, not certain.
+func freePostgresPort() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer listener.Close()
+	return strconv.Itoa(listener.Addr().(*net.TCPAddr).Port), nil
 }
 
 // postgresUser makes dir the server's and says as whom it has to run: it refuses

@@ -33,3 +33,43 @@ func TestPostgresGivesEachTestADatabase(t *testing.T) {
 		t.Errorf("three calls gave %d databases", len(seen))
 	}
 }
+
+// The pooler gives one session to two transactions and takes none of it along.
+func TestPgBouncerPoolsTransactions(t *testing.T) {
+	conn, err := pgx.Connect(t.Context(), PgBouncer(t, Postgres(t))+"&default_query_exec_mode=exec")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	pids := map[int]bool{}
+	var tx [2]pgx.Tx
+	for i := range tx {
+		other, err := pgx.Connect(t.Context(), conn.Config().ConnString())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close(t.Context())
+		if tx[i], err = other.Begin(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var pid int
+		if err := tx[i].QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&pid); err != nil {
+			t.Fatal(err)
+		}
+		pids[pid] = true
+	}
+	for i := range tx {
+		if err := tx[i].Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 4 {
+		var pid int
+		if err := conn.QueryRow(t.Context(), "SELECT pg_backend_pid()").Scan(&pid); err != nil {
+			t.Fatal(err)
+		}
+		if !pids[pid] {
+			t.Errorf("a third session %d, beside %v", pid, pids)
+		}
+	}
+}

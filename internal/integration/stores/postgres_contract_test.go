@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -91,4 +92,32 @@ func TestPostgresKeepsTheContractInEveryMode(t *testing.T) {
 			})
 		})
 	}
+}
+
+// throughPooler leads a connection string through a pooler, which passes on no
+// parameters but the usual ones.
+func throughPooler(t testing.TB, pooled, dsn string) string {
+	t.Helper()
+	pooler, err := url.Parse(pooled)
+	if err != nil {
+		t.Fatal(err)
+	}
+	direct, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Replace(dsn, direct.Host, pooler.Host, 1)
+}
+
+// Through a real pooler in transaction mode, which gives one transaction this
+// session and the next one another.
+func TestPostgresKeepsTheContractThroughAPooler(t *testing.T) {
+	pooled := servers.PgBouncer(t, servers.Postgres(t))
+	storetest.Run(t, storetest.Config{
+		Unit: 60 * time.Millisecond,
+		New: func(t testing.TB) onceward.Store {
+			pool := openPgPool(t, throughPooler(t, pooled, servers.Postgres(t)), "default_query_exec_mode", "exec")
+			return openPgStore(t, pool, pgxstore.Config{})
+		},
+	})
 }

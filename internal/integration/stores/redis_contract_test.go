@@ -1,10 +1,14 @@
 package stores_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/onceward/onceward"
 	"github.com/onceward/onceward/internal/integration/servers"
@@ -22,6 +26,46 @@ func TestRedisKeepsTheContract(t *testing.T) {
 	})
 }
 
+// Two stores on one server are asked in turn: what one has written the other
+// must see, whatever it remembers.
+func TestRedisKeepsTheContractAcrossStores(t *testing.T) {
+	storetest.Run(t, storetest.Config{
+		NoSweeper: true,
+		New: func(t testing.TB) onceward.Store {
+			url := servers.Redis(t)
+			pair := &redisPair{}
+			for i := range pair.stores {
+				pair.stores[i] = openRedis(t, redisClient(t, url), redisstore.Config{})
+			}
+			return pair
+		},
+	})
+}
+
+// redisPair gives each call to the next of its stores.
+type redisPair struct {
+	stores [2]*redisstore.Store
+	calls  atomic.Uint32
+}
+
+func (p *redisPair) next() *redisstore.Store { return p.stores[p.calls.Add(1)%2] }
+
+func (p *redisPair) Claim(ctx context.Context, c onceward.Claim) (onceward.Record, bool, error) {
+	return p.next().Claim(ctx, c)
+}
+
+func (p *redisPair) Extend(ctx context.Context, key onceward.Key, tok onceward.Token, lease time.Duration, hold bool) error {
+	return p.next().Extend(ctx, key, tok, lease, hold)
+}
+
+func (p *redisPair) Complete(ctx context.Context, key onceward.Key, tok onceward.Token, resp *onceward.Response, retain time.Duration) error {
+	return p.next().Complete(ctx, key, tok, resp, retain)
+}
+
+func (p *redisPair) Release(ctx context.Context, key onceward.Key, tok onceward.Token) error {
+	return p.next().Release(ctx, key, tok)
+}
+
 // With two replicas that have to confirm each claim and each answer.
 func TestRedisKeepsTheContractBehindSentinel(t *testing.T) {
 	client := sentinelClient(t, servers.Sentinel(t))
@@ -36,15 +80,25 @@ func TestRedisKeepsTheContractBehindSentinel(t *testing.T) {
 }
 
 func TestRedisKeepsTheContractInACluster(t *testing.T) {
-	client := clusterClient(t, servers.Cluster(t))
-	for name, wait := range map[string]redisstore.Wait{
-		"alone": {}, "with a replica": {Replicas: 1, Timeout: 10 * time.Second},
+	cluster := servers.Cluster(t)
+	client := clusterClient(t, cluster)
+	// This one sends what only reads to any node, and replicas lag.
+	anyNode := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs, RouteRandomly: true})
+	defer anyNode.Close()
+	for _, c := range []struct {
+		name   string
+		client *redis.ClusterClient
+		wait   redisstore.Wait
+	}{
+		{"alone", client, redisstore.Wait{}},
+		{"with a replica", client, redisstore.Wait{Replicas: 1, Timeout: 10 * time.Second}},
+		{"reading anywhere", anyNode, redisstore.Wait{}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			storetest.Run(t, storetest.Config{
 				NoSweeper: true,
 				New: func(t testing.TB) onceward.Store {
-					return openRedis(t, client, redisstore.Config{Prefix: ownPrefix(), Wait: wait})
+					return openRedis(t, c.client, redisstore.Config{Prefix: ownPrefix(), Wait: c.wait})
 				},
 			})
 		})

@@ -301,8 +301,9 @@ func TestRedisRoundTrips(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for i := range 50 { // every server knows the scripts
+		for i := range 50 { // every server knows the scripts, every connection stands
 			request(fmt.Sprint("warm-", i), 1)
+			request(fmt.Sprint("warm-", i), 2)
 		}
 		trips := &tripCounter{}
 		client.AddHook(trips)
@@ -313,6 +314,12 @@ func TestRedisRoundTrips(t *testing.T) {
 		request("key", 2)
 		if n := trips.taken(); n != 1 {
 			t.Errorf("a repeat is %d round trips, want 1", n)
+		}
+		store = openRedis(t, client, redisstore.Config{}) // another process
+		trips.taken()
+		request("key", 3)
+		if n := trips.taken(); n != 1 {
+			t.Errorf("a repeat that reaches another process is %d round trips, want 1", n)
 		}
 	})
 }

@@ -212,3 +212,44 @@ func TestARedisThatHangsIsNotWaitedForLonger(t *testing.T) {
 		t.Error("a claim whose context has ended still waits for a server that hangs")
 	}
 }
+
+// B097: Redis is down before the claim: 503, and nothing has run. It goes down
+// between the work and its record: the client gets the true answer, marked as
+// not recorded; the guard goes on trying, and when Redis is back the repeat is a
+// replay.
+func TestAGuardOutlivesItsRedis(t *testing.T) {
+	server := servers.StartRedis(t, "appendonly", "yes", "appendfsync", "always")
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1})
+	t.Cleanup(func() { client.Close() })
+	shop := newRedisShop(t, openRedis(t, client, redisstore.Config{}))
+
+	server.Kill()
+	if status := <-shop.post(); status != 503 {
+		t.Errorf("with Redis down the order is answered with %d, want 503", status)
+	}
+	if len(shop.running) > 0 {
+		t.Error("with Redis down the handler runs")
+	}
+
+	server.Start(t)
+	first := shop.post()
+	shop.await(t)
+	server.Kill()
+	shop.answer <- 201
+	if status := <-first; status != 201 {
+		t.Errorf("the order whose record is lost is answered with %d, want its own 201", status)
+	}
+	server.Start(t)
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		status := <-shop.post()
+		if len(shop.running) > 0 {
+			t.Fatal("the repeat runs the handler again")
+		}
+		if status == 201 {
+			break
+		}
+		if status != 409 && status != 503 || time.Now().After(deadline) {
+			t.Fatalf("the repeat is answered with %d", status)
+		}
+	}
+}

@@ -34,6 +34,9 @@ var (
 	firefox  = need{"Firefox ESR", []string{"firefox-esr"}, onPath("firefox-esr")}
 	webkit   = need{"WebKitGTK with its WebDriver", []string{"webkit2gtk-driver"}, all(onPath("WebKitWebDriver"), file("/usr/lib/*/webkit2gtk-4.1/MiniBrowser"))}
 	xvfb     = need{"Xvfb", []string{"xvfb"}, onPath("Xvfb")}
+	postgres = need{"PostgreSQL (the server)", []string{"postgresql"}, either(file("/usr/lib/postgresql/*/bin/postgres"), onPath("postgres"))}
+	pooler   = need{"PgBouncer", []string{"pgbouncer"}, either(onPath("pgbouncer"), file("/usr/sbin/pgbouncer"))}
+	redis    = need{"Redis (the server)", []string{"redis-server"}, onPath("redis-server")}
 	fonts    = need{"a font with Cyrillic letters", []string{"fonts-dejavu-core"}, file("/usr/share/fonts/truetype/*/DejaVuSans.ttf", "/usr/share/fonts/truetype/*/LiberationSans-Regular.ttf", "/usr/share/fonts/truetype/*/NotoSans-Regular.ttf")}
 )
 
@@ -53,6 +56,10 @@ func file(patterns ...string) func(*workplace) bool {
 			return err == nil && len(found) > 0
 		})
 	}
+}
+
+func either(a, b func(*workplace) bool) func(*workplace) bool {
+	return func(w *workplace) bool { return a(w) || b(w) }
 }
 
 func all(checks ...func(*workplace) bool) func(*workplace) bool {
