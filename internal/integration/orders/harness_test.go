@@ -22,6 +22,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/onceward/onceward/internal/integration/servers"
 )
 
 var (
@@ -63,6 +65,10 @@ type backend struct {
 	durable bool
 	// shared: several processes may use it at once.
 	shared bool
+	// atomic: claim, order and answer are one transaction.
+	atomic bool
+	// serial: handlers run one after another.
+	serial bool
 }
 
 var backends = []backend{
@@ -71,6 +77,18 @@ var backends = []backend{
 	}},
 	{name: "sqlite", durable: true, shared: true, flags: func(t *testing.T) []string {
 		return []string{"-store", "sqlite:" + filepath.Join(t.TempDir(), "orders.db")}
+	}},
+	{name: "postgres", durable: true, shared: true, flags: func(t *testing.T) []string {
+		return []string{"-store", servers.Postgres(t)}
+	}},
+	{name: "redis", durable: true, flags: func(t *testing.T) []string {
+		return []string{"-store", servers.Redis(t), "-orders", filepath.Join(t.TempDir(), "orders.jsonl")}
+	}},
+	{name: "sqlite-atomic", durable: true, shared: true, atomic: true, serial: true, flags: func(t *testing.T) []string {
+		return []string{"-atomic", "-store", "sqlite:" + filepath.Join(t.TempDir(), "orders.db")}
+	}},
+	{name: "postgres-atomic", durable: true, shared: true, atomic: true, flags: func(t *testing.T) []string {
+		return []string{"-atomic", "-store", servers.Postgres(t)}
 	}},
 }
 
