@@ -49,8 +49,20 @@ var only = map[string][]string{
 	// What only one kind of database can show.
 	"TestRequirement25WhileAHandlerRunsTheDatabaseIsFree":    {sqlite},
 	"TestRequirement20And63ARowTellsWhatWasAskedAndAnswered": files,
+	// Where the keys are gone with their process there is nothing to hold.
+	"TestB033HoldKeepsWhatADeadProcessLeft": durable,
+	// One transaction beside another.
+	"TestOneSlowTransactionBesideQuickOnes":           {sqliteAtomic, postgresAtomic},
+	"TestALineOfSlowTransactionsEndsForEachOne":       {sqliteAtomic},
+	"TestB087EveryIsolationLevelGivesTheSameOutcomes": pg,
+	"TestB089ADeadlockIsResolvedInside":               {postgresAtomic},
+	"TestB094AStateIsOneRowWritten":                   pg,
+	// A server stands behind the store, and can be gone.
+	"TestB097AStoreThatIsGoneBeforeTheClaimIs503":                served,
+	"TestB097AStoreThatIsGoneAfterTheWorkLosesAndDoublesNothing": served,
 	// Two processes on one store.
-	"TestB092TwoHundredOrdersOnTwoProcesses": durable,
+	"TestB092TwoHundredOrdersOnTwoProcesses": files,
+	"TestB095ProcessesOfTwoTimeZonesAgree":   durable,
 	// A transaction has no lease.
 	"TestB032AClaimWithoutALeaseCanBeTakenOver": handlers,
 	// Where handlers run one after another nobody is told to come back.
@@ -61,4 +73,11 @@ var only = map[string][]string{
 	// The guard under test stands in front of the program, over a memory store.
 	"TestAClientThatLeavesDoesNotCancelAProxiedRequest": {memory, sqlite},
 	"TestAnAnswerThatAnUpstreamBreaksOffIsNotKept":      {memory, sqlite},
+	// Slow, and the same on every store but for how it keeps: a sample. On all of
+	// them processes are killed at chosen moments by TestB029, TestB030, TestB033
+	// and TestB034, and answers lost by TestB010.
+	"TestKill9InTheMidstOfManyOrdersLosesAndDoublesNothing":   {memory, sqlite, redis, sqliteAtomic},
+	"TestABadNetworkLosesAndDoublesNothing":                   {memory, sqlite, postgresAtomic},
+	"TestGosOwnResendIsTwoEffectsWithoutTheGuardAndOneWithIt": {memory, sqlite, sqliteAtomic, postgresAtomic},
+	"TestGosOwnResendOfARequestWithoutABodyIsCaughtToo":       {memory, sqlite, sqliteAtomic, postgresAtomic},
 }

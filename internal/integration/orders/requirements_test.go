@@ -94,6 +94,21 @@ func TestRequirement30AfterItsRetentionAKeyIsUnknownAgain(t *testing.T) {
 	}, "-retention", "1s", "-sweep", "1h")
 }
 
+// An outbox that wakes after a week must not order again.
+func TestB076AKeyThatHasExpiredIsRefusedAndNotRunAgain(t *testing.T) {
+	onServer(t, func(t *testing.T, s *server) {
+		s.send(request{key: "k"}).want(t, http.StatusCreated, "executed")
+		time.Sleep(1500 * time.Millisecond)
+		for range 2 {
+			s.send(request{key: "k"}).want(t, http.StatusUnprocessableEntity, "key-expired").wantProblem(t, "key-expired")
+		}
+		s.send(request{key: "k", body: `{"item":"jam","qty":1}`}).want(t, http.StatusUnprocessableEntity, "key-reused")
+		s.wantEffects(1)
+		s.send(request{key: "a-new-wish"}).want(t, http.StatusCreated, "executed")
+		s.wantEffects(2)
+	}, "-retention", "1s", "-tombstone", "1h", "-sweep", "200ms")
+}
+
 // It has to see the finished answer, so it stands around a handler and is no
 // helper inside one.
 func TestRequirement31TheGuardIsAMiddleware(t *testing.T) {
