@@ -96,12 +96,14 @@ func (t *transaction) transact(c Claim) (rec Record, ran bool, err error) {
 	asking.deadline = asking.deadline.Add(t.g.cfg.MaxTransaction)
 	asking.detached = !t.g.cfg.CancelWithClient
 	defer asking.cancel(nil)
+	defer func() {
+		if t.working {
+			t.g.flights.worked(t.id)
+			t.working = false
+		}
+	}()
 	c.Keep = t.g.cfg.kept()
 	rec, ran, err = t.store.Transact(&asking, c, t.work)
-	if t.working {
-		t.g.flights.worked(t.id)
-		t.working = false
-	}
 	switch {
 	case err == nil:
 		return rec, ran, nil

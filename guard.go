@@ -224,7 +224,7 @@ func (q *request) claim(c Claim, ask func(Claim) (Record, bool, error)) (rec Rec
 		}
 		rand.Read(c.Token[:])
 		c.TakeOver = alone && cfg.Unknown == Rerun
-		rec, claimed, err = ask(c)
+		rec, claimed, err = q.askOnce(c, alone, ask)
 		if err == nil && claimed {
 			q.g.flights.started(q.id, alone)
 			return rec, true, nil
@@ -263,6 +263,20 @@ func (q *request) claim(c Claim, ask func(Claim) (Record, bool, error)) (rec Rec
 		}
 		timer.Stop()
 	}
+}
+
+// askOnce calls ask. A store that panics ends the flight too, or the key would
+// be running here for ever.
+func (q *request) askOnce(c Claim, alone bool, ask func(Claim) (Record, bool, error)) (rec Record, claimed bool, err error) {
+	returned := false
+	defer func() {
+		if !returned {
+			q.g.flights.left(q.id, alone)
+		}
+	}()
+	rec, claimed, err = ask(c)
+	returned = true
+	return rec, claimed, err
 }
 
 // judge says what another's record means for a claim; nil: it is complete and

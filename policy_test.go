@@ -203,3 +203,32 @@ func TestPoliciesThatContradictEachOtherAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// broken is a store whose driver panics.
+type broken struct {
+	onceward.Store
+	calls int
+}
+
+func (b *broken) Claim(ctx context.Context, c onceward.Claim) (onceward.Record, bool, error) {
+	if b.calls++; b.calls == 1 {
+		panic("a driver's own fault")
+	}
+	return b.Store.Claim(ctx, c)
+}
+
+func TestAStoreThatPanicsLeavesNoKeyBehind(t *testing.T) {
+	r := newRig(t, &broken{Store: memstore.New(memstore.Config{})}, onceward.Config{}, created)
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic was kept from the server")
+			}
+		}()
+		r.post("k", "1")
+	}()
+	want(t, r.post("k", "1"), 201, "executed")
+	if err := r.guard.Close(t.Context()); err != nil { // nothing is under way
+		t.Error(err)
+	}
+}
