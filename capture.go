@@ -38,6 +38,8 @@ type capture struct {
 	buf      buffer
 	declared int64 // the handler's Content-Length, or -1
 	length   int64 // bytes that the handler wrote
+	together bool  // nothing may go out before all of it is kept, whatever happens
+	failed   error // so the answer could not be taken
 	unframed bool  // HTTP/1.0: without a length, the end of the connection is the answer's
 	endless  bool  // so it is with this answer: nobody can tell its end from a crash
 	early    bool  // the answer went out before its end
@@ -157,6 +159,10 @@ func (c *capture) Write(p []byte) (int, error) {
 			c.length += int64(n)
 			return n, tooMuch
 		}
+		if c.together {
+			c.failed = err
+			return kept, err
+		}
 		// No room on disk: what came so far goes out now, and with it what the
 		// disk still took of p.
 		c.start()
@@ -216,6 +222,9 @@ func (c *capture) FlushError() error {
 	if c.detached {
 		return http.ErrHandlerTimeout
 	}
+	if c.together {
+		return http.ErrNotSupported
+	}
 	c.writeHeader(http.StatusOK)
 	if c.endless {
 		return http.ErrNotSupported
@@ -263,6 +272,15 @@ func (c *capture) detach() bool {
 	}
 	c.detached = true
 	return true
+}
+
+// takeBack takes the connection away from a handler whose answer, begun or not,
+// does not count, and leaves it as it was found.
+func (c *capture) takeBack() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.detached = true
+	c.restoreOuter()
 }
 
 // seal ends what the handler, or a goroutine that it left behind, may do here.

@@ -1,6 +1,7 @@
 package onceward
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -62,6 +63,38 @@ type Config struct {
 	StoreTimeout time.Duration
 	// Retention is how long an answer is kept and replayed. Zero means 24 h.
 	Retention time.Duration
+	// Tombstone is how long after its Retention a key is still known: a repeat is
+	// then 422 key-expired and does not run. Zero means no time at all: it runs as
+	// new.
+	Tombstone time.Duration
+	// MaxTransaction bounds a handler under [Guard.Atomic], which others may wait
+	// for: past it everything is rolled back, 503. Zero means 5 s.
+	MaxTransaction time.Duration
+	// Unknown says what becomes of a repeat when nobody knows whether the first
+	// run did its work: the process died, or the handler failed with a 5xx. The
+	// zero value is Rerun. Atomic has no such outcome.
+	Unknown Unknown
+	// Resolve is asked under Unknown: Resolve. It looks into the application's own
+	// data for what rec's run has done: its answer, which is then kept and
+	// replayed; nil, if it did nothing and the request is to run; or an error, if
+	// that cannot be told either (409 outcome-unknown). One request at a time
+	// asks in a process. Required with that policy.
+	Resolve func(r *http.Request, rec Record) (*Response, error)
+
+	// Fingerprint returns what of a request counts as the request besides method,
+	// path, query and key, in place of content type and body. It may read r.Body.
+	// Nil means all of the body.
+	Fingerprint func(r *http.Request) ([]byte, error)
+	// CanonicalJSON compares bodies that call themselves JSON by what they say:
+	// the order of members, white space, escapes and the spelling of numbers do
+	// not matter. Numbers are compared as exact decimals. A body that is on disk
+	// (MaxMemory), is no JSON, or has one member twice counts by its bytes.
+	CanonicalJSON bool
+	// Volatile names members of a JSON body that do not count, as dotted paths
+	// ("client.sent_at"; in arrays, of every element). It implies CanonicalJSON.
+	// To change it is to call the repeats of older requests others: 422.
+	Volatile []string
+
 	// SweepEvery is the mean time between sweeps of a store that is a Sweeper;
 	// each is jittered by a quarter. Zero means 1 min, negative: never.
 	SweepEvery time.Duration
@@ -140,6 +173,8 @@ func (c Config) filled() (Config, error) {
 		{"StoreTimeout", &c.StoreTimeout, 5 * time.Second, false},
 		{"Retention", &c.Retention, 24 * time.Hour, false},
 		{"SweepEvery", &c.SweepEvery, time.Minute, true},
+		{"Tombstone", &c.Tombstone, 0, false},
+		{"MaxTransaction", &c.MaxTransaction, 5 * time.Second, false},
 	} {
 		if *d.value == 0 {
 			*d.value = d.fallback
@@ -168,11 +203,24 @@ func (c Config) filled() (Config, error) {
 	if c.SpoolDir == "" {
 		c.SpoolDir = os.TempDir()
 	}
+	if c.Unknown > Resolve {
+		return c, fmt.Errorf("onceward: Config.Unknown has no meaning: %d", c.Unknown)
+	}
+	if (c.Unknown == Resolve) != (c.Resolve != nil) {
+		return c, errors.New("onceward: Config.Resolve belongs to Config.Unknown: onceward.Resolve, and both are needed")
+	}
+	if c.Fingerprint != nil && (c.CanonicalJSON || c.Volatile != nil) {
+		return c, errors.New("onceward: Config.Fingerprint stands in place of CanonicalJSON and Volatile")
+	}
+	c.Volatile = slices.Clone(c.Volatile)
 	if strings.ContainsAny(c.Header+c.ReplayedHeader, " \t\r\n:") {
 		return c, fmt.Errorf("onceward: Config.Header or Config.ReplayedHeader is no header name")
 	}
 	return c, nil
 }
+
+// kept is how long a store keeps an answer.
+func (c *Config) kept() time.Duration { return c.Retention + c.Tombstone }
 
 func (c *Config) guards(method string) bool { return slices.Contains(c.Methods, method) }
 

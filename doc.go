@@ -39,7 +39,12 @@
 // an outcome that nobody knows; the repeat runs, and what the first run did
 // outside the handler's own safeguards is doubled. The choice behind it: a
 // double is seen and can be undone, a loss is not seen. Endpoints that say what
-// is wanted ("done = true", a client-made id) do not mind.
+// is wanted ("done = true", a client-made id) do not mind. Other choices:
+//
+//   - [Guard.Atomic], where the store is in the application's own database:
+//     claim, work and answer commit together, and no outcome is unknown;
+//   - Config.Unknown: [Hold] never runs it again, [Resolve] asks the
+//     application's data.
 //
 // After Retention a key is unknown again. Work that the handler leaves behind in
 // goroutines of its own is outside the guard. The guard resolves no conflicts:
@@ -50,5 +55,6 @@
 //
 // # Reading order
 //
-// store.go, guard.go, run.go, capture.go; then storetest and one of the stores.
+// store.go, guard.go, run.go, capture.go, atomic.go; then storetest and one of the
+// stores.
 package onceward

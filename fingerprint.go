@@ -42,16 +42,20 @@ func (f *Fingerprint) UnmarshalBinary(data []byte) error {
 	return nil
 }
 
-// fingerprintVersion is raised whenever the same request would hash
-// differently, so that the two versions of a rolling deploy never call a repeat
+// The versions of a fingerprint. One is raised whenever the same request would
+// hash differently, so that the two sides of a rolling deploy never call a repeat
 // a mismatch.
-const fingerprintVersion = 1
+const (
+	versionBytes = 1 // the body by its bytes
+	versionJSON  = 2 // Config.CanonicalJSON
+	versionOwn   = 3 // Config.Fingerprint
+)
 
 // fingerprint hashes what makes a request the same request: the key, method,
 // path, raw query, content type and the whole body. A multipart body counts by
 // its parts, because browsers make a new boundary for every try.
-func fingerprint(r *http.Request, key Key, body *buffer) (Fingerprint, error) {
-	fp := Fingerprint{Version: fingerprintVersion}
+func (c *Config) fingerprint(r *http.Request, key Key, body *buffer) (Fingerprint, error) {
+	fp := Fingerprint{Version: versionBytes}
 	b := make([]byte, 0, 1024)
 	b = append(b, key.ID[:]...)
 	b = appendString(b, r.Method)
@@ -59,6 +63,28 @@ func fingerprint(r *http.Request, key Key, body *buffer) (Fingerprint, error) {
 	b = appendString(b, r.URL.RawQuery)
 	contentType := strings.TrimSpace(r.Header.Get("Content-Type"))
 
+	switch {
+	case c.Fingerprint != nil:
+		fp.Version = versionOwn
+		own := r.WithContext(r.Context())
+		own.Body = body.body()
+		what, err := c.Fingerprint(own)
+		if err != nil {
+			return fp, fmt.Errorf("%w: fingerprint: %w", ErrUnavailable, err)
+		}
+		b = append(b, 'f')
+		fp.Sum = sha256.Sum256(append(b, what...))
+		return fp, nil
+	case c.CanonicalJSON || c.Volatile != nil:
+		fp.Version = versionJSON
+		if isJSON(contentType) && body.file == nil {
+			if what, ok := canonicalJSON(body.mem, c.Volatile); ok {
+				b = append(b, 'j')
+				fp.Sum = sha256.Sum256(append(b, what...))
+				return fp, nil
+			}
+		}
+	}
 	if boundary, rest := multipartBoundary(contentType); boundary != "" {
 		parts := sha256.New()
 		err := hashParts(parts, multipart.NewReader(body.reader(), boundary))

@@ -94,6 +94,35 @@ func (f *flights) done() {
 	}
 }
 
+// working tells that a claim being made already does its work, as a transaction
+// does; worked ends that. Those who wait are woken then.
+func (f *flights) working(key Key) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fl := f.byKey[key]
+	fl.runs++
+	f.byKey[key] = fl
+}
+
+func (f *flights) worked(key Key) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fl := f.byKey[key]
+	fl.runs--
+	if fl.wake != nil {
+		close(fl.wake)
+		fl.wake = nil
+	}
+	f.byKey[key] = fl
+}
+
+// runs reports whether this process runs the key.
+func (f *flights) runs(key Key) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.byKey[key].runs > 0
+}
+
 // ended returns a channel that is closed when a run of the key ends here; nil
 // when this process runs none.
 func (f *flights) ended(key Key) <-chan struct{} {

@@ -17,9 +17,14 @@ import (
 // Guard does named work once and replays the answer. It is safe for concurrent
 // use; one Guard may wrap any number of handlers.
 type Guard struct {
+	*shared
+	cfg Config
+}
+
+// shared is what a Guard and those that [Guard.With] made of it have in common.
+type shared struct {
 	store   Store
 	scope   ScopeFunc
-	cfg     Config
 	spool   spool
 	flights flights
 	late    chan struct{} // bounds the completions that are still being tried
@@ -41,13 +46,13 @@ func New(store Store, scope ScopeFunc, cfg Config) (*Guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Guard{
-		store: store, scope: scope, cfg: cfg,
+	g := &Guard{cfg: cfg, shared: &shared{
+		store: store, scope: scope,
 		spool:   spool{dir: cfg.SpoolDir, max: cfg.MaxSpool},
 		flights: flights{byKey: make(map[Key]flight)},
 		late:    make(chan struct{}, 64),
 		swept:   make(chan struct{}),
-	}
+	}}
 	ctx, cancel := context.WithCancel(context.Background())
 	g.stop = cancel
 	if sweeper, ok := store.(Sweeper); ok && cfg.SweepEvery > 0 {
@@ -56,6 +61,19 @@ func New(store Store, scope ScopeFunc, cfg Config) (*Guard, error) {
 		close(g.swept)
 	}
 	return g, nil
+}
+
+// With returns a Guard for some routes, whose configuration change has altered.
+// It shares everything else with g: the store, what runs, the sweeper and Close.
+// MaxSpool, SpoolDir and SweepEvery stay g's.
+func (g *Guard) With(change func(*Config)) (*Guard, error) {
+	cfg := g.cfg
+	change(&cfg)
+	cfg, err := cfg.filled()
+	if err != nil {
+		return nil, err
+	}
+	return &Guard{cfg: cfg, shared: g.shared}, nil
 }
 
 // Close refuses further named requests with 503 and waits, as long as ctx
@@ -115,45 +133,11 @@ func (u *run) serve(next http.Handler) {
 			q.body.free()
 		}
 	}()
-
-	found, err := q.findKey()
-	if err != nil {
-		q.refuse(err)
+	claim, ok := q.admit(next)
+	if !ok {
 		return
 	}
-	if !found && !q.g.cfg.Require {
-		next.ServeHTTP(q.w, q.r)
-		return
-	}
-	scope, err := q.askScope()
-	if err != nil {
-		q.refuse(err)
-		return
-	}
-	if !found {
-		q.refuse(ErrKeyMissing)
-		return
-	}
-	q.id = NewKey(scope, q.key)
-	if err := q.readBody(); err != nil {
-		q.refuse(err)
-		return
-	}
-	if err := q.checkField(); err != nil {
-		q.refuse(err)
-		return
-	}
-	fp, err := fingerprint(q.r, q.id, q.body)
-	if err != nil {
-		q.refuse(err)
-		return
-	}
-
-	claim := Claim{
-		Key: q.id, Fingerprint: fp, Method: q.r.Method, Path: q.r.URL.Path,
-		Lease: q.g.cfg.Lease, Keep: q.g.cfg.Retention,
-	}
-	rec, claimed, err := q.claim(claim)
+	rec, claimed, err := q.claim(claim, q.ask)
 	switch {
 	case errors.Is(err, errUnreachable) && q.g.cfg.FailOpen:
 		q.log(statusUnavailable, 0, fmt.Errorf("it runs unguarded: %w", err))
@@ -167,6 +151,48 @@ func (u *run) serve(next http.Handler) {
 	default:
 		q.replay(rec)
 	}
+}
+
+// admit reads all that a claim needs. Where it reports false the request has been
+// answered, by a refusal or by next, which a request without a key reaches
+// untouched.
+func (q *request) admit(next http.Handler) (Claim, bool) {
+	found, err := q.findKey()
+	if err != nil {
+		q.refuse(err)
+		return Claim{}, false
+	}
+	if !found && !q.g.cfg.Require {
+		next.ServeHTTP(q.w, q.r)
+		return Claim{}, false
+	}
+	scope, err := q.askScope()
+	if err == nil && !found {
+		err = ErrKeyMissing
+	}
+	if err == nil {
+		q.id = NewKey(scope, q.key)
+		err = q.readBody()
+	}
+	if err == nil {
+		err = q.checkField()
+	}
+	var fp Fingerprint
+	if err == nil {
+		fp, err = q.g.cfg.fingerprint(q.r, q.id, q.body)
+	}
+	if err != nil {
+		q.refuse(err)
+		return Claim{}, false
+	}
+	claim := Claim{
+		Key: q.id, Fingerprint: fp, Method: q.r.Method, Path: q.r.URL.Path,
+		Lease: q.g.cfg.Lease, Keep: q.g.cfg.kept(),
+	}
+	if q.g.cfg.Unknown != Rerun {
+		claim.Keep = -1
+	}
+	return claim, true
 }
 
 // askScope asks whose key this is, and refuses loudly where nobody can tell.
@@ -187,7 +213,8 @@ func (q *request) askScope() (string, error) {
 
 // claim asks for the key until it is ours (claimed; the flight is left open),
 // answered (the record is complete), or the wait is over (an error).
-func (q *request) claim(c Claim) (rec Record, claimed bool, err error) {
+func (q *request) claim(c Claim, ask func(Claim) (Record, bool, error)) (rec Record, claimed bool, err error) {
+	cfg := &q.g.cfg
 	deadline := time.Now().Add(q.patience())
 	pause := 25 * time.Millisecond
 	for {
@@ -196,24 +223,30 @@ func (q *request) claim(c Claim) (rec Record, claimed bool, err error) {
 			return rec, false, fmt.Errorf("%w: the server is shutting down", ErrUnavailable)
 		}
 		rand.Read(c.Token[:])
-		c.TakeOver = alone
-		rec, claimed, err = q.ask(c)
+		c.TakeOver = alone && cfg.Unknown == Rerun
+		rec, claimed, err = q.askOnce(c, alone, ask)
 		if err == nil && claimed {
 			q.g.flights.started(q.id, alone)
 			return rec, true, nil
 		}
+		if err == nil {
+			err = cfg.judge(c, rec)
+		}
+		again := false
+		if errors.Is(err, ErrOutcomeUnknown) {
+			switch {
+			case !alone && !rec.Held:
+				err = nil // it runs here, or somebody here is finding out
+			case alone && cfg.Unknown == Resolve:
+				again, err = q.resolve(rec)
+			}
+		}
 		q.g.flights.left(q.id, alone)
-		switch {
-		case err != nil:
+		if err != nil || rec.State == Completed {
 			return rec, false, err
-		case rec.Fingerprint.Version != c.Fingerprint.Version:
-			return rec, false, fmt.Errorf("%w: the record has fingerprint version %d", ErrUnavailable, rec.Fingerprint.Version)
-		case rec.Fingerprint != c.Fingerprint:
-			return rec, false, ErrKeyReused
-		case rec.State == Completed && rec.Response != nil:
-			return rec, false, nil
-		case rec.State != InProgress:
-			return rec, false, fmt.Errorf("%w: the record is in state %v and has no answer", ErrUnavailable, rec.State)
+		}
+		if again {
+			continue
 		}
 		left := time.Until(deadline)
 		if left <= 0 {
@@ -230,6 +263,41 @@ func (q *request) claim(c Claim) (rec Record, claimed bool, err error) {
 		}
 		timer.Stop()
 	}
+}
+
+// askOnce calls ask. A store that panics ends the flight too, or the key would
+// be running here for ever.
+func (q *request) askOnce(c Claim, alone bool, ask func(Claim) (Record, bool, error)) (rec Record, claimed bool, err error) {
+	returned := false
+	defer func() {
+		if !returned {
+			q.g.flights.left(q.id, alone)
+		}
+	}()
+	rec, claimed, err = ask(c)
+	returned = true
+	return rec, claimed, err
+}
+
+// judge says what another's record means for a claim; nil: it is complete and
+// ours to replay, or in progress.
+func (c *Config) judge(claim Claim, rec Record) error {
+	switch {
+	case rec.Fingerprint.Version != claim.Fingerprint.Version:
+		return fmt.Errorf("%w: the record has fingerprint version %d", ErrUnavailable, rec.Fingerprint.Version)
+	case rec.Fingerprint != claim.Fingerprint:
+		return ErrKeyReused
+	case rec.State == Completed && rec.Response != nil:
+		if c.Tombstone > 0 && rec.Age > c.Retention {
+			return ErrKeyExpired
+		}
+		return nil
+	case rec.State != InProgress:
+		return fmt.Errorf("%w: the record is in state %v and has no answer", ErrUnavailable, rec.State)
+	case rec.Held || rec.LeaseLeft <= 0 && c.Unknown != Rerun:
+		return ErrOutcomeUnknown
+	}
+	return nil
 }
 
 // retryAfter is 2 s, but never past the lease's end.

@@ -22,6 +22,8 @@ const (
 	statusKeyMissing  = "key-missing"
 	statusKeyInvalid  = "key-invalid"
 	statusKeyReused   = "key-reused"
+	statusUnknown     = "outcome-unknown"
+	statusKeyExpired  = "key-expired"
 	statusTooLarge    = "too-large"
 	statusUnavailable = "unavailable"
 )
@@ -100,6 +102,12 @@ func refusalOf(err error) refusal {
 	case errors.Is(err, ErrKeyReused):
 		return refusal{statusKeyReused, 422, 0, "This key named a different request", "Use a new key for a new request; repeat a request without changing it.",
 			"Форма уже была отправлена с другим содержимым. Обновите страницу и отправьте заново."}
+	case errors.Is(err, ErrOutcomeUnknown):
+		return refusal{statusUnknown, 409, 0, "Nobody knows what became of the first request with this key", "It is not run again under this key. Look whether its effect is there; if it is not, send it under a new key.",
+			"Неизвестно, выполнилось ли это действие. Проверьте, и если его нет, сделайте заново."}
+	case errors.Is(err, ErrKeyExpired):
+		return refusal{statusKeyExpired, 422, 0, "The answer to this key is no longer kept", "It was carried out long ago. For a new request use a new key.",
+			"Это действие было выполнено давно. Обновите страницу."}
 	case errors.Is(err, ErrTooLarge):
 		return refusal{statusTooLarge, 413, 0, "The request body is too large", "", "Слишком большой запрос."}
 	case errors.Is(err, ErrUnavailable):

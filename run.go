@@ -34,18 +34,28 @@ type run struct {
 	asked       [len(answerForm)][]string
 	recording   lazyContext // of the first Complete
 
-	panicked any // what the handler panicked with
+	keepBody func() // called in place of freeing the body; nil: it is this run's
+	panicked any    // what the handler panicked with
 	stack    []byte
 	aborted  bool // it ended by panic or runtime.Goexit
 
 	life    sync.Mutex  // guards what follows
 	changed sync.Cond   // ended or over
+	mark    mark        // what the handler says of its answer
 	ended   bool        // the handler has returned
 	over    bool        // MaxRuntime has passed
 	settled bool        // no more renewals
 	lost    bool        // the claim is another's
 	timer   *time.Timer // the next renewal of the lease, or MaxRuntime
 	expires time.Time   // when the lease is to be renewed again
+}
+
+// Value lets MarkFinal and MarkTransient find the run.
+func (u *run) Value(key any) any {
+	if _, ok := key.(marked); ok {
+		return u
+	}
+	return u.lazyContext.Value(key)
 }
 
 // execute runs next and answers with what it made of the request.
@@ -140,7 +150,11 @@ func (u *run) handle(r *http.Request) {
 		if r.MultipartForm != nil {
 			_ = r.MultipartForm.RemoveAll() // net/http does so only for its own copy
 		}
-		u.body.free()
+		if u.keepBody != nil {
+			u.keepBody()
+		} else {
+			u.body.free()
+		}
 		u.life.Lock()
 		u.ended = true
 		u.changed.Broadcast()
@@ -220,16 +234,17 @@ func (u *run) settle() {
 	c.seal()
 	switch {
 	case u.aborted:
-		u.release()
+		token := u.end(0)
 		c.buf.free()
-		u.log(statusReleased, 0, fmt.Errorf("the handler panicked: %v", u.panicked))
+		u.log(token, 0, fmt.Errorf("the handler panicked: %v", u.panicked))
 		u.repanic()
 	case c.code == 0:
 		// It obeyed its cancelled context and wrote nothing: that is no answer,
 		// least of all an empty 200.
 		cause := context.Cause(u)
-		u.release()
-		if errors.Is(cause, errMaxRuntime) {
+		if u.end(0) == statusUnknown {
+			u.refuse(fmt.Errorf("%w: %w", ErrOutcomeUnknown, cause))
+		} else if errors.Is(cause, errMaxRuntime) {
 			u.refuse(fmt.Errorf("%w: %w", &busyError{http.StatusServiceUnavailable, 2 * time.Second}, cause))
 		} else {
 			u.refuse(fmt.Errorf("%w: %w", &busyError{http.StatusConflict, 2 * time.Second}, cause))
@@ -244,18 +259,18 @@ func (u *run) answer() {
 	if !c.whole() {
 		// The handler promised more than it wrote: the client will see a broken
 		// transfer, and nothing of it is kept.
-		u.release()
-		u.log(statusReleased, c.code, errors.New("the answer is shorter than its Content-Length"))
+		token := u.end(0)
+		u.log(token, c.code, errors.New("the answer is shorter than its Content-Length"))
 		if c.early {
 			panic(http.ErrAbortHandler)
 		}
-		c.finish(statusValue(statusReleased, u.key))
+		c.finish(statusValue(token, u.key))
 		return
 	}
-	if !stored(c.code) {
-		u.release()
-		c.finish(statusValue(statusReleased, u.key))
-		u.log(statusReleased, c.code, nil)
+	if !u.keeps(c.code) {
+		token := u.end(c.code)
+		c.finish(statusValue(token, u.key))
+		u.log(token, c.code, nil)
 		return
 	}
 	resp := c.response()
@@ -284,7 +299,7 @@ func (u *run) complete(resp *Response) error {
 		return ErrClaimLost
 	}
 	u.g.bound(&u.recording, u.r)
-	err := u.g.store.Complete(&u.recording, u.id, u.token, resp, u.g.cfg.Retention)
+	err := u.g.store.Complete(&u.recording, u.id, u.token, resp, u.g.cfg.kept())
 	u.recording.cancel(nil)
 	if err == nil || errors.Is(err, ErrClaimLost) {
 		u.leave()
@@ -295,7 +310,7 @@ func (u *run) complete(resp *Response) error {
 	record := func(ctx context.Context) error {
 		// The lease gives the repeats their time; a late owner completes without.
 		_ = u.g.store.Extend(ctx, u.id, u.token, u.g.cfg.Lease, false)
-		return u.g.store.Complete(ctx, u.id, u.token, &kept, u.g.cfg.Retention)
+		return u.g.store.Complete(ctx, u.id, u.token, &kept, u.g.cfg.kept())
 	}
 	u.g.later(record, func(err error) {
 		u.leave()
@@ -306,15 +321,23 @@ func (u *run) complete(resp *Response) error {
 	return err
 }
 
-// release frees the key, so that the retry is a real one.
-func (u *run) release() {
+// end ends a claim without an answer that is kept: the key is freed, so that the
+// retry is a real one, or held where nobody may retry. code is the answer's, 0
+// where there is none. It returns what is said of it.
+func (u *run) end(code int) (token string) {
 	u.stopRenewing()
-	free := func(ctx context.Context) error { return u.g.store.Release(ctx, u.id, u.token) }
-	if err := u.g.once(free); err != nil {
-		u.g.later(free, func(error) { u.leave() })
-		return
+	token = statusReleased
+	call := func(ctx context.Context) error { return u.g.store.Release(ctx, u.id, u.token) }
+	if u.holds(code) {
+		token = statusUnknown
+		call = func(ctx context.Context) error { return u.g.store.Extend(ctx, u.id, u.token, 0, true) }
 	}
-	u.leave()
+	if err := u.g.once(call); err != nil && !errors.Is(err, ErrClaimLost) {
+		u.g.later(call, func(error) { u.leave() })
+	} else {
+		u.leave()
+	}
+	return token
 }
 
 func (u *run) leave() { u.g.flights.ran(u.id) }
@@ -322,9 +345,9 @@ func (u *run) leave() { u.g.flights.ran(u.id) }
 // settleDetached ends the claim of a handler whose client was told long ago
 // that it still runs. Nothing it made was sent, so nothing of it is kept.
 func (u *run) settleDetached() {
-	u.release()
+	token := u.end(0)
 	u.cancel(nil)
-	u.log(statusReleased, 0, errMaxRuntime)
+	u.log(token, 0, errMaxRuntime)
 	if u.stack != nil {
 		u.g.logger(slog.LevelError, "onceward: a handler past MaxRuntime panicked", "record", u.id.RecordID(), "panic", u.panicked, "stack", string(u.stack))
 	}
@@ -335,8 +358,11 @@ func (u *run) settleDetached() {
 // completion. Where no end can be seen it promises nothing, and the client asks
 // again.
 func (u *run) tokenFor(code int) string {
-	if stored(code) && !u.capture.endless {
+	switch {
+	case u.keeps(code) && !u.capture.endless:
 		return statusValue(statusExecuted, u.key)
+	case u.holds(code):
+		return statusValue(statusUnknown, u.key)
 	}
 	return statusValue(statusReleased, u.key)
 }
@@ -347,7 +373,7 @@ func (u *run) repanic() {
 		panic(http.ErrAbortHandler)
 	}
 	if u.stack != nil {
-		u.g.logger(slog.LevelError, "onceward: a handler panicked", "record", u.id.RecordID(), "panic", u.panicked, "stack", string(u.stack))
+		u.tellPanic()
 	}
 	panic(u.panicked)
 }

@@ -1,6 +1,9 @@
 package onceward
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Verdict says what becomes of a transaction and of the answer made in it.
 type Verdict uint8
@@ -89,4 +92,23 @@ type Query struct {
 	Stuck  bool      // in progress with the lease over, or held
 	After  Key       // begin after this key, as Compare orders them
 	Limit  int       // at most so many; zero means 100
+}
+
+// Auditor is the optional power to remember what operators did to records by hand.
+type Auditor interface {
+	// Audit writes a down, on the store's clock, before the change is made.
+	Audit(ctx context.Context, a Audit) error
+	// Audits returns the latest entries of key, newest first; at most limit. A
+	// zero key means all of them.
+	Audits(ctx context.Context, key Key, limit int) ([]Audit, error)
+}
+
+// Audit is one change that an operator made, or was about to make.
+type Audit struct {
+	At     time.Time // set by the store
+	Who    string    // the operator's name
+	Action string    // release, complete
+	Reason string
+	Key    Key
+	Token  Token // of the claim that was ended
 }

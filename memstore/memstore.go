@@ -36,8 +36,9 @@ type Config struct {
 	MaxBytes int64
 }
 
-// Store implements [onceward.Store] and [onceward.Sweeper]. It is safe for
-// concurrent use. It starts no goroutine and needs no closing: each new claim
+// Store implements [onceward.Store] and its optional powers, but for
+// [onceward.Transactor]: there is no database that it could share with the
+// application. It is safe for concurrent use. It starts no goroutine and needs no closing: each new claim
 // deletes up to two expired records, and the guard sweeps the rest.
 //
 // Time is measured from New on the monotonic clock, so a step of the wall clock
@@ -56,8 +57,11 @@ type Store struct {
 const shardCount = 64 // a power of two
 
 var (
-	_ onceward.Store   = (*Store)(nil)
-	_ onceward.Sweeper = (*Store)(nil)
+	_ onceward.Store     = (*Store)(nil)
+	_ onceward.Looker    = (*Store)(nil)
+	_ onceward.Lister    = (*Store)(nil)
+	_ onceward.Forgetter = (*Store)(nil)
+	_ onceward.Sweeper   = (*Store)(nil)
 )
 
 // New makes an empty Store.

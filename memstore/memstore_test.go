@@ -19,15 +19,17 @@ import (
 
 func TestMemstoreKeepsTheContract(t *testing.T) {
 	storetest.Run(t, storetest.Config{
-		FakeTime: true,
-		New:      func(testing.TB) onceward.Store { return memstore.New(memstore.Config{}) },
+		FakeTime:     true,
+		NoTransactor: true,
+		New:          func(testing.TB) onceward.Store { return memstore.New(memstore.Config{}) },
 	})
 }
 
 func TestMemstoreKeepsTheContractInRealTime(t *testing.T) {
 	storetest.Run(t, storetest.Config{
-		Unit: 10 * time.Millisecond,
-		New:  func(testing.TB) onceward.Store { return memstore.New(memstore.Config{}) },
+		Unit:         10 * time.Millisecond,
+		NoTransactor: true,
+		New:          func(testing.TB) onceward.Store { return memstore.New(memstore.Config{}) },
 	})
 }
 

@@ -31,6 +31,10 @@ type ScriptConfig struct {
 	Login string
 	// KeyField is the guard's FormField. Empty means "_key".
 	KeyField string
+	// Status is where onceward's Guard.Status is mounted, up to the key
+	// ("/idempotency/"): there the kit asks what became of a request that it may
+	// not send again. Empty means that only the person can look.
+	Status string
 	// Headers are put on every request that is sent, whenever it was made: a token
 	// against forged requests, which would be out of date in an entry.
 	Headers map[string]string
@@ -73,6 +77,7 @@ type scriptJSON struct {
 	Scope          string            `json:"scope,omitempty"`
 	Login          string            `json:"login,omitempty"`
 	KeyField       string            `json:"keyField,omitempty"`
+	Status         string            `json:"status,omitempty"`
 	Headers        map[string]string `json:"headers,omitempty"`
 	Retention      int64             `json:"retention,omitempty"`
 	MaxAge         int64             `json:"maxAge,omitempty"`
@@ -92,7 +97,7 @@ type scriptJSON struct {
 func (c ScriptConfig) forScripts(prefix string) scriptJSON {
 	ms := time.Duration.Milliseconds
 	j := scriptJSON{
-		Prefix: prefix, Worker: c.Worker, Scope: c.Scope, Login: c.Login, KeyField: c.KeyField, Headers: c.Headers,
+		Prefix: prefix, Worker: c.Worker, Scope: c.Scope, Login: c.Login, KeyField: c.KeyField, Status: c.Status, Headers: c.Headers,
 		Retention: ms(c.Retention), MaxAge: ms(c.MaxAge),
 		SoftLimit: ms(c.SoftLimit), HardLimit: ms(c.HardLimit), HardLimitMax: ms(c.HardLimitMax),
 		Backoff: ms(c.Backoff), BackoffVisible: ms(c.BackoffVisible), BackoffHidden: ms(c.BackoffHidden), KickEvery: ms(c.KickEvery),

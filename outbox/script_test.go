@@ -64,7 +64,7 @@ func TestThePageIsToldWhatTheServerKnows(t *testing.T) {
 func TestEveryNameInTheConfigurationIsRead(t *testing.T) {
 	one := time.Second
 	page := string(outbox.Script(outbox.ScriptConfig{
-		Worker: "/sw.js", ClassicWorker: true, Scope: "/", Login: "/login", KeyField: "key", Headers: map[string]string{"X-CSRF-Token": "t"},
+		Worker: "/sw.js", ClassicWorker: true, Scope: "/", Login: "/login", KeyField: "key", Status: "/idempotency/", Headers: map[string]string{"X-CSRF-Token": "t"},
 		Retention: -1, MaxAge: one, SoftLimit: one, HardLimit: one, HardLimitMax: one,
 		Backoff: one, BackoffVisible: one, BackoffHidden: one, KickEvery: one, MaxBody: 1, MaxBytes: 1, MaxEntries: 1,
 		Texts: map[string]string{"look": "x"},

@@ -52,6 +52,18 @@ var migrations = []string{
 ALTER TABLE idempotency_keys ALTER COLUMN response SET STORAGE EXTERNAL;
 CREATE INDEX idempotency_keys_sweep ON idempotency_keys (sweep_at) WHERE sweep_at IS NOT NULL;
 `,
+	`CREATE TABLE idempotency_audit (
+	id     bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	at     timestamptz NOT NULL,
+	who    text        NOT NULL,
+	action text        NOT NULL, -- release, complete
+	reason text        NOT NULL,
+	scope  bytea       NOT NULL,
+	key    bytea       NOT NULL,
+	token  bytea       NOT NULL -- of the claim that was ended
+);
+CREATE INDEX idempotency_audit_key ON idempotency_audit (scope, key);
+`,
 }
 
 const (

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -39,7 +40,34 @@ var migrations = []string{
 		PRIMARY KEY (scope, key)
 	) STRICT;
 	CREATE INDEX idempotency_keys_expires ON idempotency_keys (expires_at) WHERE expires_at IS NOT NULL;`,
+	`CREATE TABLE idempotency_audit (
+		at     INTEGER NOT NULL,
+		who    TEXT    NOT NULL,
+		action TEXT    NOT NULL, -- release, complete
+		reason TEXT    NOT NULL,
+		scope  BLOB    NOT NULL,
+		key    BLOB    NOT NULL,
+		token  BLOB    NOT NULL -- of the claim that was ended
+	) STRICT;
+	CREATE INDEX idempotency_audit_key ON idempotency_audit (scope, key);`,
 }
+
+// Schema returns the statements that make an empty database ready for this version
+// of the package. [New] executes them by itself; they are for those whose program
+// may not create tables.
+func Schema() string {
+	var b strings.Builder
+	b.WriteString("BEGIN IMMEDIATE;\n" + createVersion + ";\n")
+	for _, m := range migrations {
+		b.WriteString(m + "\n")
+	}
+	fmt.Fprintf(&b, "INSERT INTO idempotency_schema VALUES (%d);\nCOMMIT;\n", len(migrations))
+	return b.String()
+}
+
+// createVersion makes the version's table, which is one of its own because the
+// file's user_version belongs to the application.
+const createVersion = `CREATE TABLE IF NOT EXISTS idempotency_schema (version INTEGER NOT NULL) STRICT`
 
 // migrate makes the file ready, trying again for as long as patience while
 // other processes do the same.
@@ -86,10 +114,7 @@ func migrateOnce(ctx context.Context, db *sql.DB) error {
 }
 
 func applyMigrations(ctx context.Context, conn *sql.Conn) error {
-	// The version has a table of its own because the file's user_version
-	// belongs to the application.
-	const table = `CREATE TABLE IF NOT EXISTS idempotency_schema (version INTEGER NOT NULL) STRICT`
-	if _, err := conn.ExecContext(ctx, table); err != nil {
+	if _, err := conn.ExecContext(ctx, createVersion); err != nil {
 		return fmt.Errorf("sqlitestore: migrate: %w", err)
 	}
 	version := 0

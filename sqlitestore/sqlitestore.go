@@ -30,9 +30,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/onceward/onceward"
+	"github.com/onceward/onceward/internal/wall"
 )
 
 // ErrClosed is the answer to every call after Close.
@@ -52,19 +54,29 @@ type Config struct {
 	// MaxBatch is how many requests share a commit at most. Zero means 256;
 	// negative: 1, each request has a commit of its own.
 	MaxBatch int
+	// MaxWork is how long the work of a Transact may keep the transaction, and
+	// with it every other writer, if its context has no deadline. Zero means 5
+	// seconds; negative: for ever.
+	MaxWork time.Duration
 }
 
-// Store implements [onceward.Store] and [onceward.Sweeper]. It is safe for
+// Store implements [onceward.Store] with all its optional powers. It is safe for
 // concurrent use. Close it before the pool.
 type Store struct {
-	writer *writer
-	look   *sql.Stmt
-	seen   seen
+	writer  *writer
+	read    *sql.DB
+	look    *sql.Stmt
+	seen    seen
+	maxWork time.Duration
 }
 
 var (
-	_ onceward.Store   = (*Store)(nil)
-	_ onceward.Sweeper = (*Store)(nil)
+	_ onceward.Store      = (*Store)(nil)
+	_ onceward.Transactor = (*Store)(nil)
+	_ onceward.Looker     = (*Store)(nil)
+	_ onceward.Lister     = (*Store)(nil)
+	_ onceward.Forgetter  = (*Store)(nil)
+	_ onceward.Sweeper    = (*Store)(nil)
 )
 
 // New makes the table idempotency_keys in db's file, or brings it to the form
@@ -88,6 +100,9 @@ func New(ctx context.Context, db *sql.DB, cfg Config) (*Store, error) {
 	case cfg.MaxBatch < 0:
 		cfg.MaxBatch = 1
 	}
+	if cfg.MaxWork == 0 {
+		cfg.MaxWork = 5 * time.Second
+	}
 	if err := migrate(ctx, db, max(cfg.Patience, time.Second)); err != nil {
 		return nil, err
 	}
@@ -95,7 +110,10 @@ func New(ctx context.Context, db *sql.DB, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sqlitestore: prepare: %w", err)
 	}
-	s := &Store{writer: newWriter(db, cfg.Patience, cfg.MaxBatch), look: look}
+	s := &Store{
+		writer: newWriter(db, cfg.Patience, cfg.MaxBatch),
+		read:   cfg.Read, look: look, maxWork: cfg.MaxWork,
+	}
 	go s.writer.run()
 	return s, nil
 }
@@ -106,8 +124,10 @@ func New(ctx context.Context, db *sql.DB, cfg Config) (*Store, error) {
 // itself. Close does not close the pools. Closing again is harmless.
 func (s *Store) Close(ctx context.Context) error {
 	err := s.writer.close(ctx)
-	if closeErr := s.look.Close(); err == nil && closeErr != nil {
-		err = fmt.Errorf("sqlitestore: close: %w", closeErr)
+	for _, c := range []io.Closer{s.look, s.writer.handles} {
+		if closeErr := c.Close(); err == nil && closeErr != nil {
+			err = fmt.Errorf("sqlitestore: close: %w", closeErr)
+		}
 	}
 	return err
 }
@@ -136,10 +156,10 @@ func (s *Store) Claim(ctx context.Context, c onceward.Claim) (onceward.Record, b
 // request always needs one, so only keys that this process has met before are
 // looked up; anything that is not plain sailing is left to the writer.
 func (s *Store) lookFirst(ctx context.Context, c *onceward.Claim) (onceward.Record, bool) {
-	if !s.seen.has(c.Key) || s.writer.isClosed() {
+	if !s.seen.has(c.Key) || s.writer.isClosed() || s.writer.inside(ctx) {
 		return onceward.Record{}, false
 	}
-	r, err := readRow(ctx, s.look, c.Key)
+	r, err := readRow(s.look.QueryContext(ctx, c.Key.Scope[:], c.Key.ID[:]))
 	if err != nil {
 		return onceward.Record{}, false
 	}
@@ -216,7 +236,7 @@ func (s *Store) Sweep(ctx context.Context, limit int) (int, error) {
 }
 
 // nowMilli is the store's clock: milliseconds since 1970, as in the table.
-func nowMilli() int64 { return time.Now().UnixMilli() }
+func nowMilli() int64 { return wall.Now().UnixMilli() }
 
 // milli rounds up, so that no lease is shorter than what was asked for. A
 // time.Duration is at most 292 years: sums of a few do not overflow.

@@ -1,7 +1,6 @@
 package sqlitestore
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -21,6 +20,11 @@ const (
 	qComplete
 	qRelease
 	qSweep
+	qForget
+	qSavepoint
+	qRollbackTo
+	qReleaseSavepoint
+	qAnswer
 	statements int = iota
 )
 
@@ -47,6 +51,18 @@ var queries = [statements]string{
 	qRelease: `DELETE FROM idempotency_keys WHERE scope = ?1 AND key = ?2 AND token = ?3 AND completed_at IS NULL`,
 	qSweep: `DELETE FROM idempotency_keys WHERE rowid IN
 		(SELECT rowid FROM idempotency_keys WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2)`,
+	qForget: `DELETE FROM idempotency_keys WHERE rowid IN
+		(SELECT rowid FROM idempotency_keys WHERE scope = ?1 LIMIT ?2)`,
+	qSavepoint:        "SAVEPOINT " + savepoint,
+	qRollbackTo:       "ROLLBACK TO " + savepoint,
+	qReleaseSavepoint: "RELEASE " + savepoint,
+	qAnswer: `INSERT INTO idempotency_keys
+		(scope, key, fingerprint, method, path, token, attempt, held, created_at, lease_until, keep, completed_at, status, expires_at, response)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, ?8, ?9, 0, ?10, ?11, ?12, ?13)
+		ON CONFLICT (scope, key) DO UPDATE SET
+			fingerprint = excluded.fingerprint, method = excluded.method, path = excluded.path, token = excluded.token,
+			attempt = excluded.attempt, held = 0, created_at = excluded.created_at, lease_until = excluded.lease_until, keep = 0,
+			completed_at = excluded.completed_at, status = excluded.status, expires_at = excluded.expires_at, response = excluded.response`,
 }
 
 // row is a record as the table has it. Times are milliseconds since 1970.
@@ -62,9 +78,8 @@ type row struct {
 	damaged              error              // why response cannot be read
 }
 
-// readRow asks a statement made of selectRow; sql.ErrNoRows if there is no row.
-func readRow(ctx context.Context, s *sql.Stmt, key onceward.Key) (*row, error) {
-	rows, err := s.QueryContext(ctx, key.Scope[:], key.ID[:])
+// readRow reads what selectRow found; sql.ErrNoRows if there is no row.
+func readRow(rows *sql.Rows, err error) (*row, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +120,7 @@ const (
 // judge is the contract's table for Claim, for a row that exists.
 func (r *row) judge(c *onceward.Claim, now int64) step {
 	switch {
-	case r.expires.Valid && r.expires.Int64 <= now:
+	case r.absent(now):
 		return restart
 	case r.completed.Valid || r.fingerprint != c.Fingerprint:
 		return report
@@ -210,7 +225,7 @@ func (t *tx) row(key onceward.Key) (*row, error) {
 	if err != nil {
 		return nil, err
 	}
-	return readRow(background, s, key)
+	return readRow(s.QueryContext(background, key.Scope[:], key.ID[:]))
 }
 
 func (t *tx) extend(key onceward.Key, tok onceward.Token, lease time.Duration, hold bool) (outcome, err error) {
@@ -234,7 +249,7 @@ func (t *tx) complete(key onceward.Key, tok onceward.Token, status int, encoded 
 		return onceward.ErrClaimLost, nil
 	case err != nil:
 		return nil, err
-	case r.completed.Valid && r.token == tok && !(r.expires.Valid && r.expires.Int64 <= now):
+	case r.completed.Valid && r.token == tok && !r.absent(now):
 		return nil, nil // this token's, a moment ago
 	}
 	return onceward.ErrClaimLost, nil

@@ -13,8 +13,9 @@ import (
 // tx is one batch's transaction on a borrowed connection. Its statements are
 // prepared when the batch first needs them and are used for all of the batch.
 type tx struct {
-	conn  *sql.Conn
-	stmts [statements]*sql.Stmt
+	writer *writer
+	conn   *sql.Conn
+	stmts  [statements]*sql.Stmt
 }
 
 // background is the context of every statement of a batch: a statement that has
@@ -44,10 +45,13 @@ func (w *writer) begin(deadline time.Time) (*tx, error) {
 		return nil, err
 	}
 	if _, err := conn.ExecContext(background, "BEGIN IMMEDIATE"); err != nil {
+		if !isBusy(err) {
+			rollback(background, conn) // it may have begun in spite of the error
+		}
 		conn.Close()
 		return nil, err
 	}
-	return &tx{conn: conn}, nil
+	return &tx{writer: w, conn: conn}, nil
 }
 
 func (t *tx) commit() error {

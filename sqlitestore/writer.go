@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"sync"
 	"time"
+
+	"github.com/onceward/onceward"
 )
 
 // class orders the requests within a batch. What a running handler needs to
@@ -18,6 +20,7 @@ const (
 	urgent  class = iota // Extend, Complete, Release
 	claims               // Claim
 	sweeps               // Sweep
+	works                // Transact: last, for nobody knows how long one takes
 	classes int   = iota
 )
 
@@ -29,6 +32,7 @@ type op struct {
 	class   class
 	size    int // bytes to write, roughly
 	run     func(tx *tx) (outcome, err error)
+	work    *work // of the class works alone
 	outcome error
 	done    chan error
 }
@@ -40,6 +44,7 @@ type writer struct {
 	patience time.Duration
 	maxBatch int
 	settled  connMark // the connection whose settings were checked last
+	handles  *sql.DB  // makes what works see of a batch's connection
 
 	wake    chan struct{}   // has room for one
 	hard    context.Context // ends when nothing more may begin
@@ -55,19 +60,33 @@ type writer struct {
 // longer than the requests behind it should wait.
 const maxBatchBytes = 4 << 20
 
+// enough ends a batch of works: so long after the first of its answers was ready
+// no further work begins, and the answers leave.
+const enough = 10 * time.Millisecond
+
 func newWriter(db *sql.DB, patience time.Duration, maxBatch int) *writer {
 	w := &writer{
-		db: db, patience: patience, maxBatch: maxBatch,
+		db: db, patience: patience, maxBatch: maxBatch, handles: handles(),
 		wake: make(chan struct{}, 1), stopped: make(chan struct{}),
 	}
 	w.hard, w.cancel = context.WithCancel(context.Background())
 	return w
 }
 
-// do hands o to the writer and waits for its answer or for the end of o.ctx.
+// inside says that ctx is that of a work which has this writer's connection.
+func (w *writer) inside(ctx context.Context) bool {
+	t := turnOf(ctx)
+	return t != nil && t.writer == w && t.isOpen()
+}
+
+// do hands o to the writer and waits for its answer or for the end of o.ctx. When
+// it is a work's turn, the work runs here.
 func (w *writer) do(o *op) error {
 	if err := o.ctx.Err(); err != nil {
 		return err
+	}
+	if w.inside(o.ctx) {
+		return ErrInside
 	}
 	o.done = make(chan error, 1)
 	w.mu.Lock()
@@ -81,16 +100,27 @@ func (w *writer) do(o *op) error {
 	case w.wake <- struct{}{}:
 	default:
 	}
-	select {
-	case err := <-o.done:
-		return err
-	case <-o.ctx.Done():
+	var turns chan *turn
+	if o.work != nil {
+		turns = o.work.turns
 	}
-	select {
-	case err := <-o.done: // both at once: the answer says more
-		return err
-	default:
-		return o.ctx.Err()
+	for {
+		select {
+		case err := <-o.done:
+			return err
+		case t := <-turns:
+			if over, err := o.perform(t); over {
+				return err
+			}
+			continue
+		case <-o.ctx.Done():
+		}
+		select {
+		case err := <-o.done: // both at once: the answer says more
+			return err
+		default:
+			return o.leave()
+		}
 	}
 }
 
@@ -200,26 +230,53 @@ func (w *writer) take(batch []*op) []*op {
 	return batch
 }
 
-// write brings a batch to its end: every op in it is answered.
+// write brings a batch to its end: every op in it is answered, or is back in the
+// queue.
 func (w *writer) write(batch []*op) {
 	batch, err := w.try(batch, true)
-	if err == nil {
+	switch {
+	case err == nil:
 		return
-	}
-	if errors.As(err, new(notBegun)) || len(batch) == 1 {
+	case errors.As(err, new(notBegun)):
 		finish(batch, err)
+		return
+	case len(batch) == 1:
+		w.fail(batch[0], err)
 		return
 	}
 	// One op has voided the batch for all, so each stands for itself now, as long
 	// as transactions can be had.
-	for i := range batch {
+	for i, o := range batch {
+		if o.work != nil && o.work.failed != nil && !o.work.unsure {
+			o.done <- o.work.failed
+			continue
+		}
 		one, err := w.try(batch[i:i+1:i+1], false)
-		if errors.As(err, new(notBegun)) {
+		switch {
+		case errors.As(err, new(notBegun)):
 			finish(batch[i:], err)
 			return
+		case err != nil:
+			w.fail(one[0], err)
 		}
-		finish(one, err)
 	}
+}
+
+// fail answers an op that has failed by itself. If it may have been committed in
+// spite of that, it is looked up.
+func (w *writer) fail(o *op, err error) {
+	if o.work != nil {
+		if o.work.failed == nil {
+			o.work.failed = err
+		}
+		err = o.work.failed
+		if o.work.unsure {
+			if _, lookErr := w.try([]*op{o}, false); lookErr == nil {
+				return
+			}
+		}
+	}
+	finish([]*op{o}, err)
 }
 
 // notBegun is an error that is nobody's in particular: there was no transaction.
@@ -237,7 +294,8 @@ func (w *writer) try(batch []*op, join bool) ([]*op, error) {
 		if len(batch) == 0 {
 			return nil, nil
 		}
-		err := w.once(batch, deadline)
+		var err error
+		batch, err = w.once(batch, deadline)
 		switch {
 		case err == nil:
 			return nil, nil
@@ -253,13 +311,20 @@ func (w *writer) try(batch []*op, join bool) ([]*op, error) {
 }
 
 // once runs the batch in one transaction. Nobody is answered unless it has been
-// committed.
-func (w *writer) once(batch []*op, deadline time.Time) error {
+// committed. What it did not come to is in the queue again; what it did come to is
+// returned with the error that undid it.
+func (w *writer) once(batch []*op, deadline time.Time) ([]*op, error) {
 	tx, err := w.begin(deadline)
 	if err != nil {
-		return notBegun{err}
+		return batch, notBegun{err}
 	}
-	for _, o := range batch {
+	var ready time.Time
+	for i, o := range batch {
+		if o.class == works && !ready.IsZero() && time.Since(ready) > enough {
+			w.putBack(batch[i:])
+			batch = batch[:i]
+			break
+		}
 		// Asked again here: the lock may have been long in coming.
 		if o.abandoned() {
 			o.outcome = o.ctx.Err()
@@ -267,22 +332,52 @@ func (w *writer) once(batch []*op, deadline time.Time) error {
 		}
 		if o.outcome, err = o.run(tx); err != nil {
 			tx.rollback()
-			return err
+			w.putBack(batch[i+1:])
+			return batch[:i+1], err
+		}
+		if ready.IsZero() && o.class != sweeps {
+			ready = time.Now()
 		}
 	}
 	if err := tx.commit(); err != nil {
-		return err
+		return batch, err
 	}
 	for _, o := range batch {
 		o.done <- o.outcome
 	}
-	return nil
+	return nil, nil
+}
+
+// putBack makes ops the first in the queue again.
+func (w *writer) putBack(ops []*op) {
+	if len(ops) == 0 {
+		return
+	}
+	var sorted [classes][]*op
+	for _, o := range ops {
+		sorted[o.class] = append(sorted[o.class], o)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for c := range sorted {
+		if len(sorted[c]) > 0 {
+			w.queue[c] = append(sorted[c], w.queue[c]...)
+		}
+	}
 }
 
 // abandoned says that o is not worth doing because its caller has gone: a claim
 // that nobody hears of would lock its key for a lease. What an owner sent is done
 // all the same; it is right under its token whether or not he still waits.
-func (o *op) abandoned() bool { return o.class != urgent && o.ctx.Err() != nil }
+func (o *op) abandoned() bool {
+	switch {
+	case o.class == urgent:
+		return false
+	case o.work != nil && o.work.unsure:
+		return false // it may be done
+	}
+	return o.ctx.Err() != nil
+}
 
 func dropAbandoned(batch []*op) []*op {
 	kept := batch[:0]
@@ -298,6 +393,10 @@ func dropAbandoned(batch []*op) []*op {
 
 func finish(batch []*op, err error) {
 	for _, o := range batch {
+		if o.work != nil && o.work.unsure {
+			o.done <- fmt.Errorf("%w: %w", onceward.ErrInProgress, err)
+			continue
+		}
 		o.done <- err
 	}
 }

@@ -10,6 +10,10 @@
 //		})
 //	}
 //
+// The optional powers have their cases too. A store that lacks one says so in its
+// Config; one that is a [onceward.Transactor] also says how to write a row of
+// business data and how to count the rows.
+//
 // The suite imports testing and is for test files only.
 package storetest
 
@@ -41,9 +45,43 @@ type Config struct {
 	// need more. Without meaning with FakeTime.
 	Unit time.Duration
 
-	// NoSweeper leaves out the cases about Sweep. By default a store that is no
-	// [onceward.Sweeper] fails them.
-	NoSweeper bool
+	// Work writes one row of business data in the transaction that ctx carries
+	// inside Transact. Effects counts such rows, in the file or schema of the store
+	// that New made; it sees what is committed. Both are required unless
+	// NoTransactor is set.
+	Work    func(ctx context.Context) error
+	Effects func(t testing.TB, store onceward.Store) int
+
+	// Each of these leaves out the cases about an optional power. By default a
+	// store that lacks the power fails them.
+	NoSweeper    bool // onceward.Sweeper
+	NoTransactor bool // onceward.Transactor
+	NoLooker     bool // onceward.Looker
+	NoLister     bool // onceward.Lister
+	NoForgetter  bool // onceward.Forgetter
+}
+
+// power is a set of optional interfaces.
+type power uint8
+
+const (
+	sweeper power = 1 << iota
+	transactor
+	looker
+	lister
+	forgetter
+)
+
+// lacks are the powers that the store is said not to have.
+func (cfg *Config) lacks() (p power) {
+	for has, no := range map[power]bool{
+		sweeper: cfg.NoSweeper, transactor: cfg.NoTransactor, looker: cfg.NoLooker, lister: cfg.NoLister, forgetter: cfg.NoForgetter,
+	} {
+		if no {
+			p |= has
+		}
+	}
+	return p
 }
 
 // Run runs every case as a subtest of t.
@@ -52,7 +90,7 @@ func Run(t *testing.T, cfg Config) {
 		t.Fatal("storetest: Config.New is missing")
 	}
 	for _, c := range Cases() {
-		if c.sweeps && cfg.NoSweeper {
+		if c.needs&cfg.lacks() != 0 {
 			continue
 		}
 		t.Run(c.Name, func(t *testing.T) {
@@ -71,8 +109,8 @@ type Case struct {
 	Name    string // a test's name
 	Explain string // what breaks for people when a store gets it wrong
 
-	run    func(e *env)
-	sweeps bool
+	run   func(e *env)
+	needs power
 }
 
 // Cases lists the suite in the order in which Run runs it.
@@ -81,6 +119,7 @@ func Cases() []Case {
 	for _, part := range [][]Case{
 		claimCases, leaseCases, holdCases, completeCases, answerCases, releaseCases,
 		expiryCases, sweepCases, raceCases,
+		transactCases, takeOverCases, lookCases, listCases, forgetCases,
 	} {
 		all = append(all, part...)
 	}
@@ -105,7 +144,10 @@ func (c Case) Test(t testing.TB, cfg Config) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute+100*unit)
 	defer cancel()
-	c.run(&env{TB: t, store: cfg.New(t), ctx: ctx, unit: unit})
+	if c.needs&transactor != 0 && (cfg.Work == nil || cfg.Effects == nil) {
+		t.Fatal("storetest: Config.Work and Config.Effects are missing; a store that has no transactions says so with Config.NoTransactor")
+	}
+	c.run(&env{TB: t, cfg: cfg, store: cfg.New(t), ctx: ctx, unit: unit})
 }
 
 // inTime runs f with a key of its own and a time of n units that calls in a row
@@ -130,11 +172,22 @@ const long = time.Hour
 // env is what a case works with.
 type env struct {
 	testing.TB
+	cfg   Config
 	store onceward.Store
 	ctx   context.Context
 	unit  time.Duration
 
 	strangers int
+}
+
+// mustBe returns the store's optional power T, or fails the case.
+func mustBe[T any](e *env, name string) T {
+	e.Helper()
+	p, ok := e.store.(T)
+	if !ok {
+		e.Fatalf("%T is no onceward.%s; a store that is none says so with Config.No%s", e.store, name, name)
+	}
+	return p
 }
 
 // pass lets n units go by.

@@ -9,11 +9,7 @@ import (
 // sweep calls Sweep, or fails the case if the store cannot.
 func (e *env) sweep(limit int) int {
 	e.Helper()
-	s, ok := e.store.(onceward.Sweeper)
-	if !ok {
-		e.Fatalf("%T is no onceward.Sweeper; a store that cannot sweep says so with Config.NoSweeper", e.store)
-	}
-	n, err := s.Sweep(e.ctx, limit)
+	n, err := mustBe[onceward.Sweeper](e, "Sweeper").Sweep(e.ctx, limit)
 	if err != nil {
 		e.Fatalf("Sweep: %v", err)
 	}
@@ -36,7 +32,7 @@ var sweepCases = []Case{
 	{
 		Name:    "SweepDeletesWhatIsAbsent",
 		Explain: "without it the table grows with every tap for ever (B025)",
-		sweeps:  true,
+		needs:   sweeper,
 		run: func(e *env) {
 			for i := range 2 {
 				c := claimOf(token(i))
@@ -57,7 +53,7 @@ var sweepCases = []Case{
 	{
 		Name:    "SweepKeepsTheLiving",
 		Explain: "a sweep that deletes a claim, a held one or an answer makes the work run again",
-		sweeps:  true,
+		needs:   sweeper,
 		run: func(e *env) {
 			claims := map[string]onceward.Claim{}
 			for i, name := range []string{"running", "abandoned", "held", "answered"} {
@@ -88,7 +84,7 @@ var sweepCases = []Case{
 	{
 		Name:    "SweepObeysItsLimit",
 		Explain: "a sweep in one go holds up every claim behind it",
-		sweeps:  true,
+		needs:   sweeper,
 		run: func(e *env) {
 			e.expire(5)
 			for range 5 {

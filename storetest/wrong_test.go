@@ -23,6 +23,11 @@ type wrongStore struct {
 	rows  map[onceward.Key]*row
 	ring  [32][]byte // for answersShareARing
 	turn  int
+
+	one     chan struct{} // held by the one transaction
+	effects int
+	commits int
+	first   *onceward.Response // of a transaction
 }
 
 type row struct {
@@ -35,9 +40,12 @@ type row struct {
 	extended             int
 	response             *onceward.Response
 	ringed               int
+	forgotten            bool
 }
 
-func newWrong(w wrong) *wrongStore { return &wrongStore{wrong: w, rows: map[onceward.Key]*row{}} }
+func newWrong(w wrong) *wrongStore {
+	return &wrongStore{wrong: w, rows: map[onceward.Key]*row{}, one: make(chan struct{}, 1)}
+}
 
 func (s *wrongStore) is(w wrong) bool { return s.wrong == w }
 
@@ -323,7 +331,8 @@ func (s *wrongStore) Complete(ctx context.Context, key onceward.Key, tok oncewar
 	k := s.key(key)
 	r := s.live(k, now)
 	switch {
-	case r == nil && s.is("complete revives what is absent") && s.rows[k] != nil:
+	case r == nil && s.is("a forgotten owner may complete") && s.rows[k] != nil && s.rows[k].forgotten,
+		r == nil && s.is("complete revives what is absent") && s.rows[k] != nil:
 		r = s.rows[k]
 	case r == nil && s.is("complete creates") && s.rows[k] == nil:
 		s.insert(k, onceward.Claim{Key: key, Token: tok, Keep: long, Lease: long}, now)

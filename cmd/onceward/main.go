@@ -2,6 +2,7 @@
 //
 //	onceward fault --listen 127.0.0.1:8080 --to http://127.0.0.1:8000 \
 //		--plan "cut-after-forward=0.3,502=0.1,slow=2s" --seed 42
+//	onceward keys list --store sqlite:keys.db --stuck
 //
 // Rules that hold for every subcommand: what a program reads goes to stdout,
 // what a person must know goes to stderr; a refusal says what to do instead;
@@ -44,6 +45,7 @@ type command struct {
 
 var commands = []command{
 	{"fault", "a bad network in front of an HTTP server, seeded and steerable", runFault},
+	{"keys", "look into the records of a store, and end what nobody else will end", runKeys},
 }
 
 // run is the whole program: main without the process. args are those after the

@@ -21,6 +21,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -45,16 +46,28 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	flags := flag.NewFlagSet("orders", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	addr := flags.String("addr", "127.0.0.1:8081", "listen on this `address`")
-	storeURL := flags.String("store", "memory:", "keep the keys in memory: or sqlite:FILE")
-	file := flags.String("orders", "", "keep the orders in this `file` (memory: only; sqlite: keeps them beside the keys)")
+	storeURL := flags.String("store", "memory:", "keep the keys in memory:, sqlite:FILE, postgres://… or redis://…")
+	file := flags.String("orders", "", "keep the orders in this `file` (memory: and redis: only; the others keep them beside the keys)")
+	atomic := flags.Bool("atomic", false, "commit the key, the order and the answer in one transaction (sqlite: and postgres: only)")
+	hold := flags.Bool("hold", false, "never run a request again whose outcome nobody knows")
 	userHeader := flags.String("user-header", "", "the request `header` that names the user, set by whatever authenticates in front")
 	withChaos := flags.Bool("chaos", false, "obey requests that ask for failures, as chaos.go lists them")
-	flags.DurationVar(&cfg.Lease, "lease", 0, "how long a killed process blocks a key; 0 is the guard's default, as for the next three")
+	volatile := flags.String("volatile", "", "`members` of a JSON order that a repeat may change, as dotted paths with commas between")
+	flags.DurationVar(&cfg.Lease, "lease", 0, "how long a killed process blocks a key; 0 is the guard's default, as for the next five")
 	flags.DurationVar(&cfg.MaxRuntime, "max-runtime", 0, "when a handler is cancelled")
+	flags.DurationVar(&cfg.MaxTransaction, "max-transaction", 0, "when a handler is rolled back under -atomic")
 	flags.DurationVar(&cfg.Retention, "retention", 0, "how long an answer is replayed")
+	flags.DurationVar(&cfg.Tombstone, "tombstone", 0, "how long after that a repeat is refused instead of taken for a new request")
 	flags.DurationVar(&cfg.SweepEvery, "sweep", 0, "how often expired keys are deleted")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+
+	if *hold {
+		cfg.Unknown = onceward.Hold
+	}
+	if *volatile != "" {
+		cfg.Volatile = strings.Split(*volatile, ",")
 	}
 
 	store, orders, closeStore, err := open(ctx, *storeURL, *file, log)
@@ -76,11 +89,18 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		return err
 	}
 
+	guarded := guard.Handler
+	if *atomic {
+		if _, ok := store.(onceward.Transactor); !ok {
+			return fmt.Errorf("-atomic needs a database that has the orders too: sqlite: or postgres:, not %s", *storeURL)
+		}
+		guarded = guard.Atomic
+	}
 	handler := routes(&shop{orders, user})
 	if *withChaos {
-		handler = dieAtAnswer(guard.Handler(chaos(handler)))
+		handler = dieAtAnswer(guarded(chaos(handler)))
 	} else {
-		handler = guard.Handler(handler)
+		handler = guarded(handler)
 	}
 	return serve(ctx, *addr, handler, guard, log, stdout)
 }

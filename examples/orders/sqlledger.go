@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+
+	"github.com/onceward/onceward/sqlitestore"
 )
 
 // sqlLedger keeps the orders in a table. Each method is one statement, so there
@@ -20,6 +22,11 @@ type sqlLedger struct {
 }
 
 func (l *sqlLedger) row(ctx context.Context, query string, args ...any) (order, error) {
+	// Under guard.Atomic the order is written in the transaction that commits its
+	// answer too.
+	if tx := sqlitestore.Tx(ctx); tx != nil {
+		return scan(tx.QueryRowContext(ctx, query, args...))
+	}
 	select {
 	case l.turn <- struct{}{}:
 	case <-ctx.Done():

@@ -10,10 +10,14 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/go-redis/v9"
 	_ "modernc.org/sqlite" // the driver, under the name "sqlite"
 
 	"github.com/onceward/onceward"
 	"github.com/onceward/onceward/memstore"
+	"github.com/onceward/onceward/pgxstore"
+	"github.com/onceward/onceward/redisstore"
 	"github.com/onceward/onceward/sqlitestore"
 )
 
@@ -34,8 +38,61 @@ func open(ctx context.Context, store, ordersFile string, log *slog.Logger) (once
 			log.Warn("-orders is not used: the orders are kept in the database", "database", name)
 		}
 		return openSQLite(ctx, name)
+	case scheme == "postgres" || scheme == "postgresql":
+		if ordersFile != "" {
+			log.Warn("-orders is not used: the orders are kept in the database")
+		}
+		return openPostgres(ctx, store)
+	case scheme == "redis" || scheme == "rediss":
+		orders, err := openFileLedger(ordersFile)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		keys, closeKeys, err := openRedis(ctx, store, log)
+		if err != nil {
+			return nil, nil, nil, errors.Join(err, orders.Close())
+		}
+		return keys, orders, func() error { return errors.Join(closeKeys(), orders.Close()) }, nil
 	}
-	return nil, nil, nil, fmt.Errorf("-store %q is neither memory: nor sqlite:FILE", store)
+	return nil, nil, nil, fmt.Errorf("-store %q is neither memory:, sqlite:FILE, postgres://… nor redis://…", store)
+}
+
+// openPostgres opens one database for the keys and the orders.
+func openPostgres(ctx context.Context, url string) (onceward.Store, ledger, func() error, error) {
+	pool, err := pgxpool.New(ctx, url)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	orders, err := newPGLedger(ctx, pool)
+	if err != nil {
+		pool.Close()
+		return nil, nil, nil, err
+	}
+	keys, err := pgxstore.New(ctx, pool, pgxstore.Config{})
+	if err != nil {
+		pool.Close()
+		return nil, nil, nil, err
+	}
+	return keys, orders, func() error {
+		err := keys.Close(context.Background())
+		pool.Close()
+		return err
+	}, nil
+}
+
+// openRedis opens one Redis, or one Valkey, for the keys.
+func openRedis(ctx context.Context, url string, log *slog.Logger) (onceward.Store, func() error, error) {
+	options, err := redis.ParseURL(url)
+	if err != nil {
+		return nil, nil, err
+	}
+	options.ContextTimeoutEnabled = true // a call ends in time when Redis hangs
+	client := redis.NewClient(options)
+	keys, err := redisstore.New(ctx, client, redisstore.Config{Logger: log})
+	if err != nil {
+		return nil, nil, errors.Join(err, client.Close())
+	}
+	return keys, client.Close, nil
 }
 
 // openSQLite opens one file for the keys and the orders. SQLite has one writer

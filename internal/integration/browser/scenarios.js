@@ -68,6 +68,7 @@ export const scenarios = [
       await anna.database('the third is there', tasks => tasks.some(t => t.title === 'История'));
       await screen.drained();
       assert.deepEqual(await scene.did(anna), ['create Алгебра', 'create Химия', 'create История']);
+      await screen.shows('История', { state: '' });
       assert.equal((await screen.rows()).filter(r => r.title === 'История').length, 1);
     },
   },
@@ -387,7 +388,8 @@ export const scenarios = [
       await screen.drained();
       await screen.stripSays(null);
       assert.deepEqual(await scene.did(anna), ['create Первая', 'create Третья', 'create Коротко']);
-      assert.deepEqual((await screen.rows()).map(r => r.title).sort(), ['Коротко', 'Первая', 'Третья']);
+      const titles = async () => (await screen.rows()).map(r => r.title).sort();
+      await until('the list has what was taken, and no more', async () => (await titles()).join() === 'Коротко,Первая,Третья' || Promise.reject(new Error((await titles()).join())));
     },
   },
   ...later,

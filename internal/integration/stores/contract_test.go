@@ -2,6 +2,7 @@ package stores_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -16,39 +17,79 @@ import (
 	"github.com/onceward/onceward/storetest"
 )
 
-func TestSQLiteKeepsTheContract(t *testing.T) {
+// withEffects is a store on a file that has business data beside the records.
+type withEffects struct {
+	powers
+	db *sql.DB
+}
+
+// powers is everything that sqlitestore can do.
+type powers interface {
+	onceward.Store
+	onceward.Transactor
+	onceward.Looker
+	onceward.Lister
+	onceward.Forgetter
+	onceward.Sweeper
+}
+
+func newEffects(t testing.TB, store powers, db *sql.DB) *withEffects {
+	t.Helper()
+	if _, err := db.Exec("CREATE TABLE IF NOT EXISTS effects (id INTEGER PRIMARY KEY, name TEXT)"); err != nil {
+		t.Fatal(err)
+	}
+	return &withEffects{store, db}
+}
+
+func addEffect(ctx context.Context) error {
+	_, err := sqlitestore.Tx(ctx).ExecContext(ctx, "INSERT INTO effects (name) VALUES ('row')")
+	return err
+}
+
+func countEffects(t testing.TB, store onceward.Store) (n int) {
+	t.Helper()
+	if err := store.(*withEffects).db.QueryRow("SELECT count(*) FROM effects").Scan(&n); err != nil {
+		t.Error(err)
+	}
+	return n
+}
+
+func sqliteContract(t *testing.T, open func(t testing.TB, file string) (powers, *sql.DB)) {
 	storetest.Run(t, storetest.Config{
-		Unit: 20 * time.Millisecond,
+		Unit:    20 * time.Millisecond,
+		Work:    addEffect,
+		Effects: countEffects,
 		New: func(t testing.TB) onceward.Store {
-			return openStore(t, openPool(t, filepath.Join(t.TempDir(), "keys.db")), sqlitestore.Config{})
+			store, db := open(t, filepath.Join(t.TempDir(), "keys.db"))
+			return newEffects(t, store, db)
 		},
 	})
 }
 
+func TestSQLiteKeepsTheContract(t *testing.T) {
+	sqliteContract(t, func(t testing.TB, file string) (powers, *sql.DB) {
+		db := openPool(t, file)
+		return openStore(t, db, sqlitestore.Config{}), db
+	})
+}
+
 func TestSQLiteKeepsTheContractOnOneConnection(t *testing.T) {
-	storetest.Run(t, storetest.Config{
-		Unit: 20 * time.Millisecond,
-		New: func(t testing.TB) onceward.Store {
-			db := openPool(t, filepath.Join(t.TempDir(), "keys.db"))
-			db.SetMaxOpenConns(1)
-			return openStore(t, db, sqlitestore.Config{MaxBatch: -1})
-		},
+	sqliteContract(t, func(t testing.TB, file string) (powers, *sql.DB) {
+		db := openPool(t, file)
+		db.SetMaxOpenConns(1)
+		return openStore(t, db, sqlitestore.Config{MaxBatch: -1}), db
 	})
 }
 
 // Two stores on one file, each with a reading pool of its own, are asked in
 // turn: what one has written the other must see, whatever it remembers.
 func TestSQLiteKeepsTheContractAcrossStores(t *testing.T) {
-	storetest.Run(t, storetest.Config{
-		Unit: 20 * time.Millisecond,
-		New: func(t testing.TB) onceward.Store {
-			file := filepath.Join(t.TempDir(), "keys.db")
-			pair := &inTurn{}
-			for i := range pair.stores {
-				pair.stores[i] = openStore(t, openPool(t, file), sqlitestore.Config{Read: openPool(t, file)})
-			}
-			return pair
-		},
+	sqliteContract(t, func(t testing.TB, file string) (powers, *sql.DB) {
+		pair := &inTurn{}
+		for i := range pair.stores {
+			pair.stores[i] = openStore(t, openPool(t, file), sqlitestore.Config{Read: openPool(t, file)})
+		}
+		return pair, openPool(t, file)
 	})
 }
 
@@ -57,6 +98,8 @@ type inTurn struct {
 	stores [2]*sqlitestore.Store
 	calls  atomic.Uint32
 }
+
+type turnOwner struct{}
 
 func (s *inTurn) next() *sqlitestore.Store { return s.stores[s.calls.Add(1)%2] }
 
@@ -74,6 +117,31 @@ func (s *inTurn) Complete(ctx context.Context, key onceward.Key, tok onceward.To
 
 func (s *inTurn) Release(ctx context.Context, key onceward.Key, tok onceward.Token) error {
 	return s.next().Release(ctx, key, tok)
+}
+
+// Transact says in the work's context whose work it is.
+func (s *inTurn) Transact(ctx context.Context, c onceward.Claim, work func(context.Context) (onceward.Verdict, *onceward.Response, error)) (onceward.Record, bool, error) {
+	store := s.next()
+	return store.Transact(ctx, c, func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
+		return work(context.WithValue(ctx, turnOwner{}, store))
+	})
+}
+
+func (s *inTurn) Look(ctx context.Context, key onceward.Key) (onceward.Record, bool, error) {
+	return s.next().Look(ctx, key)
+}
+
+func (s *inTurn) List(ctx context.Context, q onceward.Query) ([]onceward.Record, error) {
+	return s.next().List(ctx, q)
+}
+
+// Forget inside a work is for the store whose work it is: the other one has no
+// part in that transaction.
+func (s *inTurn) Forget(ctx context.Context, scope [32]byte) error {
+	if store, ok := ctx.Value(turnOwner{}).(*sqlitestore.Store); ok {
+		return store.Forget(ctx, scope)
+	}
+	return s.next().Forget(ctx, scope)
 }
 
 func (s *inTurn) Sweep(ctx context.Context, limit int) (int, error) {

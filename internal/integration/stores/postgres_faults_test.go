@@ -45,7 +45,7 @@ func TestPostgresTransactSurvivesALostConnectionAtEachMessage(t *testing.T) {
 	for _, mode := range []string{"cache_statement", "exec", "simple_protocol"} {
 		for _, verdict := range []onceward.Verdict{onceward.Commit, onceward.Undo} {
 			t.Run(fmt.Sprint(mode, " ", verdict), func(t *testing.T) {
-				s := newShop(t)
+				s := newPGShop(t)
 				c, dsn := newCutter(t, s.dsn)
 				// Without a reserve the search for the answer has the pool's one connection.
 				params, cfg := []string{"default_query_exec_mode", mode}, pgxstore.Config{}
@@ -55,7 +55,7 @@ func TestPostgresTransactSurvivesALostConnectionAtEachMessage(t *testing.T) {
 				store := openPgStore(t, openPgPool(t, dsn, params...), cfg)
 				eachCut(t, c, func(key string) {
 					rec := s.do(store, key, func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
-						if err := insertOrder(ctx, key); err != nil {
+						if err := pgInsertOrder(ctx, key); err != nil {
 							return onceward.Abort, nil, err
 						}
 						return verdict, &onceward.Response{Status: 201, Body: []byte(key)}, nil
@@ -78,7 +78,7 @@ func TestPostgresTransactSurvivesALostConnectionAtEachMessage(t *testing.T) {
 // If nobody can tell whether the COMMIT has happened, that is what is said, and
 // the repeat finds out.
 func TestPostgresTransactSaysThatNobodyKnows(t *testing.T) {
-	s := newShop(t)
+	s := newPGShop(t)
 	c, dsn := newCutter(t, s.dsn)
 	store := openPgStore(t, openPgPool(t, dsn), pgxstore.Config{Reserve: -1})
 	s.do(store, "warm", order("warm"))
@@ -105,7 +105,7 @@ func TestPostgresTransactSaysThatNobodyKnows(t *testing.T) {
 func TestPostgresSurvivesALostConnectionAtEachMessage(t *testing.T) {
 	for _, isolation := range []string{"read committed", "serializable"} {
 		t.Run(isolation, func(t *testing.T) {
-			s := newShop(t)
+			s := newPGShop(t)
 			cut, dsn := newCutter(t, s.dsn)
 			store := openPgStore(t, openPgPool(t, dsn, "default_transaction_isolation", isolation), pgxstore.Config{})
 			ctx := t.Context()
@@ -145,7 +145,7 @@ func TestPostgresSurvivesALostConnectionAtEachMessage(t *testing.T) {
 // The server ends all connections again and again while requests run: every call
 // is answered, and every key has one order.
 func TestPostgresSurvivesTerminatedBackends(t *testing.T) {
-	s := newShop(t)
+	s := newPGShop(t)
 	pool := openPgPool(t, s.dsn, "application_name", "victim", "pool_max_conns", "8")
 	store := openPgStore(t, pool, pgxstore.Config{})
 	stop := make(chan struct{})
@@ -191,7 +191,7 @@ func TestPostgresSurvivesTerminatedBackends(t *testing.T) {
 // from its log: nothing that was confirmed is lost, nothing is done twice, and what
 // was under way is repeated under its token until it is answered.
 func TestPostgresLosesNothingConfirmedWhenItIsKilled(t *testing.T) {
-	s := &shop{TB: t, dsn: servers.DurablePostgres(t)}
+	s := &pgShop{TB: t, dsn: servers.DurablePostgres(t)}
 	s.pool = openPgPool(t, s.dsn)
 	s.exec("CREATE TABLE orders (id serial, key text NOT NULL)")
 	s.store = openPgStore(t, s.pool, pgxstore.Config{})

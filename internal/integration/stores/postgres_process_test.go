@@ -96,7 +96,7 @@ func childStop(ctx context.Context, store *pgxstore.Store) {
 	ctx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 	defer cancel()
 	_, ran, err := store.Transact(ctx, processClaim("stopped", 1), func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
-		err := insertOrder(ctx, "stopped")
+		err := pgInsertOrder(ctx, "stopped")
 		fmt.Println("inside")
 		<-ctx.Done()
 		return onceward.Commit, &onceward.Response{Status: 200}, err
@@ -164,7 +164,7 @@ func bothSay(t *testing.T, dsn, part string) map[string]int {
 }
 
 func TestTwoProcessesShareTransactions(t *testing.T) {
-	s := newShop(t)
+	s := newPGShop(t)
 	for said, n := range bothSay(t, s.dsn, "atomic") {
 		f := strings.Fields(said)
 		if len(f) != 3 || f[0] != "answer" || f[1] != f[2] || n != 4 {
@@ -179,7 +179,7 @@ func TestTwoProcessesShareTransactions(t *testing.T) {
 // B030: kill -9 while a claim is held: taken until its lease is over, then taken
 // over once.
 func TestAKilledProcessIsTakenOverOnPostgres(t *testing.T) {
-	s := newShop(t)
+	s := newPGShop(t)
 	dead := startPostgresChild(t, "hold", s.dsn)
 	dead.begin()
 	if line := dead.line(); line != "claimed" {
@@ -216,7 +216,7 @@ func TestAKilledProcessIsTakenOverOnPostgres(t *testing.T) {
 // kill -9 within the work of Transact: its key is free at once and nothing of it is
 // left.
 func TestAKilledProcessLeavesNoTransaction(t *testing.T) {
-	s := newShop(t)
+	s := newPGShop(t)
 	dead := startPostgresChild(t, "stop", s.dsn)
 	dead.begin()
 	if line := dead.line(); line != "inside" {
@@ -235,7 +235,7 @@ func TestAKilledProcessLeavesNoTransaction(t *testing.T) {
 // A process that is stopped within its work holds the key no longer than its time
 // limit; when it wakes it learns that its work is undone.
 func TestAStoppedProcessFreesItsKey(t *testing.T) {
-	s := newShop(t)
+	s := newPGShop(t)
 	zombie := startPostgresChild(t, "stop", s.dsn)
 	zombie.begin()
 	if line := zombie.line(); line != "inside" {

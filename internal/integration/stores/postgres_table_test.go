@@ -143,7 +143,7 @@ func TestPostgresKeepsOddPaths(t *testing.T) {
 // A sweep passes over what another transaction has locked, and a claim never waits
 // for a sweep that waits.
 func TestPostgresSweepWaitsForNobody(t *testing.T) {
-	s := newShop(t)
+	s := newPGShop(t)
 	for i := range 250 { // more than one step
 		c := pgClaim(fmt.Sprint("old-", i))
 		if _, _, err := s.store.Claim(t.Context(), c); err != nil {
@@ -194,7 +194,7 @@ func TestPostgresSweepWaitsForNobody(t *testing.T) {
 
 // B094: completing rewrites a row on its own page and leaves the indexes alone.
 func TestPostgresCompletesInPlace(t *testing.T) {
-	s := newShop(t)
+	s := newPGShop(t)
 	s.exec("ALTER TABLE idempotency_keys SET (autovacuum_enabled = off)")
 	const keys = 2000
 	var wg sync.WaitGroup
@@ -239,7 +239,7 @@ func TestPostgresCompletesInPlace(t *testing.T) {
 
 // A replay locks no row and takes no transaction id.
 func TestPostgresReplayWritesNothing(t *testing.T) {
-	s := newShop(t)
+	s := newPGShop(t)
 	c := pgClaim("hot")
 	if _, _, err := s.store.Claim(t.Context(), c); err != nil {
 		t.Fatal(err)
@@ -277,7 +277,7 @@ func TestPostgresReplayWritesNothing(t *testing.T) {
 }
 
 func TestPostgresListsAndForgets(t *testing.T) {
-	s := newShop(t)
+	s := newPGShop(t)
 	ctx := t.Context()
 	claim := func(scope, key string, lease time.Duration) onceward.Claim {
 		c := pgClaim(key)
@@ -357,7 +357,7 @@ func TestPostgresListsAndForgets(t *testing.T) {
 
 // Close refuses, waits for what runs, and ends its own connections.
 func TestPostgresCloses(t *testing.T) {
-	s := newShop(t)
+	s := newPGShop(t)
 	store, err := pgxstore.New(t.Context(), s.pool, pgxstore.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -400,7 +400,7 @@ func TestPostgresCloses(t *testing.T) {
 // A pool that has nothing to give costs no lease, and what has ended its context
 // while waiting keeps no connection.
 func TestPostgresKeepsLeasesUnderLoad(t *testing.T) {
-	s := newShop(t, "pool_max_conns", "2")
+	s := newPGShop(t, "pool_max_conns", "2")
 	ctx := t.Context()
 	var claims []onceward.Claim
 	for i := range 20 {

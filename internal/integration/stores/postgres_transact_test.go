@@ -18,30 +18,30 @@ import (
 )
 
 // shop is an application's database with a store in it.
-type shop struct {
+type pgShop struct {
 	testing.TB
 	dsn   string
 	pool  *pgxpool.Pool
 	store *pgxstore.Store
 }
 
-func newShop(t testing.TB, params ...string) *shop {
+func newPGShop(t testing.TB, params ...string) *pgShop {
 	t.Helper()
-	s := &shop{TB: t, dsn: servers.Postgres(t)}
+	s := &pgShop{TB: t, dsn: servers.Postgres(t)}
 	s.pool = openPgPool(t, s.dsn, params...)
 	s.exec("CREATE TABLE orders (id serial, key text NOT NULL)")
 	s.store = openPgStore(t, s.pool, pgxstore.Config{})
 	return s
 }
 
-func (s *shop) exec(sql string, args ...any) {
+func (s *pgShop) exec(sql string, args ...any) {
 	s.Helper()
 	if _, err := s.pool.Exec(context.Background(), sql, args...); err != nil {
 		s.Fatal(err)
 	}
 }
 
-func (s *shop) count(sql string, args ...any) (n int) {
+func (s *pgShop) count(sql string, args ...any) (n int) {
 	s.Helper()
 	if err := s.pool.QueryRow(context.Background(), sql, args...).Scan(&n); err != nil {
 		s.Fatal(err)
@@ -50,12 +50,12 @@ func (s *shop) count(sql string, args ...any) (n int) {
 }
 
 // orders is how many orders a key has made.
-func (s *shop) orders(key string) int {
+func (s *pgShop) orders(key string) int {
 	s.Helper()
 	return s.count("SELECT count(*) FROM orders WHERE key = $1", key)
 }
 
-func insertOrder(ctx context.Context, key string) error {
+func pgInsertOrder(ctx context.Context, key string) error {
 	_, err := pgxstore.Tx(ctx).Exec(ctx, "INSERT INTO orders (key) VALUES ($1)", key)
 	return err
 }
@@ -63,7 +63,7 @@ func insertOrder(ctx context.Context, key string) error {
 // order is work that makes one order.
 func order(key string) func(context.Context) (onceward.Verdict, *onceward.Response, error) {
 	return func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
-		if err := insertOrder(ctx, key); err != nil {
+		if err := pgInsertOrder(ctx, key); err != nil {
 			return onceward.Abort, nil, err
 		}
 		return onceward.Commit, &onceward.Response{Status: 201, Body: []byte(key)}, nil
@@ -76,7 +76,7 @@ func pgClaim(key string) onceward.Claim { return processClaim(key, int(tokens.Ad
 
 // do sends a request until it has its answer, as a client does who is told that it
 // is in progress, and fails on any other error.
-func (s *shop) do(store *pgxstore.Store, key string, work func(context.Context) (onceward.Verdict, *onceward.Response, error)) onceward.Record {
+func (s *pgShop) do(store *pgxstore.Store, key string, work func(context.Context) (onceward.Verdict, *onceward.Response, error)) onceward.Record {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), 30*time.Second)
 	defer cancel()
@@ -101,7 +101,7 @@ func (s *shop) do(store *pgxstore.Store, key string, work func(context.Context) 
 }
 
 // mustReplay asks once more, by work that must not run.
-func (s *shop) mustReplay(key string, status int) {
+func (s *pgShop) mustReplay(key string, status int) {
 	s.Helper()
 	rec, ran, err := s.store.Transact(s.Context(), pgClaim(key), func(context.Context) (onceward.Verdict, *onceward.Response, error) {
 		s.Error("the work of an answered request is run")
@@ -113,7 +113,7 @@ func (s *shop) mustReplay(key string, status int) {
 }
 
 // mustBeFree asks who has the key.
-func (s *shop) mustBeFree(key string) {
+func (s *pgShop) mustBeFree(key string) {
 	s.Helper()
 	if rec, found, err := s.store.Look(s.Context(), onceward.NewKey("user", key)); err != nil || found {
 		s.Fatalf("the key is taken: %+v, %v", rec, err)
@@ -129,7 +129,7 @@ func (s *shop) mustBeFree(key string) {
 }
 
 // mustBeIdle waits for all connections to be back in the pool.
-func (s *shop) mustBeIdle() {
+func (s *pgShop) mustBeIdle() {
 	s.Helper()
 	for deadline := time.Now().Add(10 * time.Second); s.pool.Stat().AcquiredConns() > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -141,7 +141,7 @@ func (s *shop) mustBeIdle() {
 // Through a pooler there are two sessions for all, and none of them remembers.
 func TestPostgresTransactRunsDuplicatesOnceThroughAPooler(t *testing.T) {
 	for _, mode := range []string{"exec", "simple_protocol"} {
-		s := newShop(t)
+		s := newPGShop(t)
 		pooled := servers.PgBouncer(t, s.dsn)
 		var stores []*pgxstore.Store
 		for range 2 {
@@ -160,7 +160,7 @@ func TestPostgresTransactRunsDuplicatesOnceThroughAPooler(t *testing.T) {
 }
 
 func TestPostgresTransactCommitsWorkAndAnswerTogether(t *testing.T) {
-	s := newShop(t)
+	s := newPGShop(t)
 	c := pgClaim("k")
 	rec, ran, err := s.store.Transact(t.Context(), c, order("k"))
 	if err != nil || !ran {
@@ -189,7 +189,7 @@ func TestPostgresTransactCommitsWorkAndAnswerTogether(t *testing.T) {
 func TestPostgresTransactRunsDuplicatesOnce(t *testing.T) {
 	for _, isolation := range []string{"read committed", "repeatable read", "serializable"} {
 		t.Run(isolation, func(t *testing.T) {
-			s := newShop(t, "default_transaction_isolation", isolation)
+			s := newPGShop(t, "default_transaction_isolation", isolation)
 			other := openPgStore(t, openPgPool(t, s.dsn, "default_transaction_isolation", isolation), pgxstore.Config{})
 			var wg sync.WaitGroup
 			for i := range 50 {
@@ -219,7 +219,7 @@ func TestPostgresTransactRunsDuplicatesOnce(t *testing.T) {
 // B087: serialization failures are answered by running again, also where the
 // handler has made a 500 of them.
 func TestPostgresTransactRunsAgainAfterASerializationFailure(t *testing.T) {
-	s := newShop(t, "default_transaction_isolation", "repeatable read")
+	s := newPGShop(t, "default_transaction_isolation", "repeatable read")
 	s.exec("CREATE TABLE stock (left_over integer)")
 	s.exec("INSERT INTO stock VALUES (100)")
 	var runs atomic.Int32
@@ -259,9 +259,9 @@ func TestPostgresTransactRunsAgainAfterASerializationFailure(t *testing.T) {
 
 func TestPostgresTransactUndoKeepsTheAnswerOnly(t *testing.T) {
 	for _, failing := range []bool{false, true} {
-		s := newShop(t)
+		s := newPGShop(t)
 		_, ran, err := s.store.Transact(t.Context(), pgClaim("k"), func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
-			if err := insertOrder(ctx, "k"); err != nil {
+			if err := pgInsertOrder(ctx, "k"); err != nil {
 				return onceward.Abort, nil, err
 			}
 			if failing { // B083: the transaction is aborted, the answer is kept all the same
@@ -283,14 +283,14 @@ func TestPostgresTransactUndoKeepsTheAnswerOnly(t *testing.T) {
 }
 
 func TestPostgresTransactKeepsNothingOfAnAbort(t *testing.T) {
-	s := newShop(t)
+	s := newPGShop(t)
 	broken := errors.New("broken")
 	for name, end := range map[string]struct {
 		verdict onceward.Verdict
 		err     error
 	}{"abort": {}, "error": {onceward.Commit, broken}} {
 		rec, ran, err := s.store.Transact(t.Context(), pgClaim(name), func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
-			if err := insertOrder(ctx, name); err != nil {
+			if err := pgInsertOrder(ctx, name); err != nil {
 				t.Error(err)
 			}
 			return end.verdict, &onceward.Response{Status: 200}, end.err
@@ -308,9 +308,9 @@ func TestPostgresTransactKeepsNothingOfAnAbort(t *testing.T) {
 // B083: after a failed statement nothing can be committed; that is an error, no
 // half and no 200.
 func TestPostgresTransactCannotCommitAFailedStatement(t *testing.T) {
-	s := newShop(t)
+	s := newPGShop(t)
 	_, _, err := s.store.Transact(t.Context(), pgClaim("k"), func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
-		err := insertOrder(ctx, "k")
+		err := pgInsertOrder(ctx, "k")
 		pgxstore.Tx(ctx).Exec(ctx, "SELECT 1/0")
 		return onceward.Commit, &onceward.Response{Status: 200}, err
 	})
@@ -326,7 +326,7 @@ func TestPostgresTransactCannotCommitAFailedStatement(t *testing.T) {
 // A deferred constraint fails in COMMIT itself: an error of the application's, no
 // conflict about the key.
 func TestPostgresTransactReportsADeferredConstraint(t *testing.T) {
-	s := newShop(t)
+	s := newPGShop(t)
 	s.exec("CREATE TABLE names (name text UNIQUE DEFERRABLE INITIALLY DEFERRED)")
 	runs := 0
 	_, _, err := s.store.Transact(t.Context(), pgClaim("k"), func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
@@ -342,7 +342,7 @@ func TestPostgresTransactReportsADeferredConstraint(t *testing.T) {
 
 // B029, B037: a panic undoes the work and goes on.
 func TestPostgresTransactPanicsOn(t *testing.T) {
-	s := newShop(t)
+	s := newPGShop(t)
 	func() {
 		defer func() {
 			if r := recover(); r != "boom" {
@@ -350,7 +350,7 @@ func TestPostgresTransactPanicsOn(t *testing.T) {
 			}
 		}()
 		s.store.Transact(t.Context(), pgClaim("k"), func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
-			if err := insertOrder(ctx, "k"); err != nil {
+			if err := pgInsertOrder(ctx, "k"); err != nil {
 				t.Error(err)
 			}
 			panic("boom")
@@ -384,13 +384,13 @@ func TestPostgresTransactEndsAtItsDeadline(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newShop(t)
+			s := newPGShop(t)
 			ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
 			defer cancel()
 			free, ended := make(chan struct{}), make(chan error)
 			go func() {
 				_, _, err := s.store.Transact(ctx, pgClaim("k"), func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
-					err := insertOrder(ctx, "k")
+					err := pgInsertOrder(ctx, "k")
 					sleep(ctx, free)
 					return onceward.Commit, &onceward.Response{Status: 200}, err
 				})
@@ -413,12 +413,12 @@ func TestPostgresTransactEndsAtItsDeadline(t *testing.T) {
 
 // A goroutine that the work has left behind can do nothing more.
 func TestPostgresTransactEndsWithItsWork(t *testing.T) {
-	s := newShop(t)
+	s := newPGShop(t)
 	var left pgx.Tx
 	var rows pgx.Rows
 	s.do(s.store, "k", func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
 		left = pgxstore.Tx(ctx)
-		if err := insertOrder(ctx, "k"); err != nil {
+		if err := pgInsertOrder(ctx, "k"); err != nil {
 			return onceward.Abort, nil, err
 		}
 		var err error
@@ -484,7 +484,7 @@ func TestPostgresTransactEndsWithItsWork(t *testing.T) {
 // The server ends a transaction whose process says nothing past its time; without
 // a time the administrator's setting stands.
 func TestPostgresTransactIsLimitedByTheServer(t *testing.T) {
-	s := newShop(t, "idle_in_transaction_session_timeout", "7654")
+	s := newPGShop(t, "idle_in_transaction_session_timeout", "7654")
 	limit := func(ctx context.Context, key string) (ms string) {
 		_, ran, err := s.store.Transact(ctx, pgClaim(key), func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
 			err := pgxstore.Tx(ctx).QueryRow(ctx, "SELECT setting FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'").Scan(&ms)

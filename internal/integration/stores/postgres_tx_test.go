@@ -16,7 +16,7 @@ import (
 // The handle that work gets: what it can do, and what it refuses.
 
 func TestPostgresTxNestsBySavepoints(t *testing.T) {
-	s := newShop(t)
+	s := newPGShop(t)
 	s.do(s.store, "k", func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
 		tx := pgxstore.Tx(ctx)
 		// What libraries do with a transaction that they are given.
@@ -67,10 +67,10 @@ func TestPostgresTxNestsBySavepoints(t *testing.T) {
 
 // Nobody can end the transaction by habit, and whoever tries is told.
 func TestPostgresTxCannotBeEndedByItsHandler(t *testing.T) {
-	s := newShop(t)
+	s := newPGShop(t)
 	s.do(s.store, "k", func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
 		tx := pgxstore.Tx(ctx)
-		err := insertOrder(ctx, "k")
+		err := pgInsertOrder(ctx, "k")
 		for _, sql := range []string{
 			"COMMIT", " commit;", "\nROLLBACK", "Rollback Work", "END", "abort", "COMMIT AND CHAIN", "commit--", "ROLLBACK/* */",
 			"PREPARE TRANSACTION 'x'", "rollback and chain",
@@ -106,7 +106,7 @@ func TestPostgresTxCannotBeEndedByItsHandler(t *testing.T) {
 // Who ends it past the handle is found out: also if he begins another one, and
 // whatever verdict he comes back with.
 func TestPostgresTxThatWasEndedIsFoundOut(t *testing.T) {
-	s := newShop(t)
+	s := newPGShop(t)
 	for name, sql := range map[string]string{
 		"hidden": "/* */ COMMIT", "and another": "SELECT 1; COMMIT; BEGIN", "chained": "SELECT 1; ROLLBACK AND CHAIN",
 	} {
@@ -135,7 +135,7 @@ func TestPostgresTxThatWasEndedIsFoundOut(t *testing.T) {
 }
 
 func TestPostgresTxSendsBatchesAndCopies(t *testing.T) {
-	s := newShop(t)
+	s := newPGShop(t)
 	s.do(s.store, "k", func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
 		tx := pgxstore.Tx(ctx)
 		batch := &pgx.Batch{}
@@ -192,7 +192,7 @@ func TestPostgresTxSendsBatchesAndCopies(t *testing.T) {
 // A key under a claim that was made apart: what runs is waited for, what is over
 // is taken over if that is asked for, and its old owner learns of it.
 func TestPostgresTransactMeetsAClaim(t *testing.T) {
-	s := newShop(t)
+	s := newPGShop(t)
 	ctx := t.Context()
 	live, over := pgClaim("live"), pgClaim("over")
 	over.Lease = 0
@@ -260,7 +260,7 @@ func TestPostgresTransactMeetsAClaim(t *testing.T) {
 // undone and the claim reported.
 func TestPostgresTransactYieldsToAClaimThatWasGranted(t *testing.T) {
 	for _, seen := range []bool{false, true} {
-		s := newShop(t)
+		s := newPGShop(t)
 		c := pgClaim("k")
 		c.TakeOver = true
 		if seen {
@@ -276,7 +276,7 @@ func TestPostgresTransactYieldsToAClaimThatWasGranted(t *testing.T) {
 			if _, claimed, err := s.store.Claim(context.Background(), granted); err != nil || !claimed {
 				t.Errorf("a claim during the work: %v, %v", claimed, err)
 			}
-			return onceward.Commit, &onceward.Response{Status: 200}, insertOrder(ctx, "k")
+			return onceward.Commit, &onceward.Response{Status: 200}, pgInsertOrder(ctx, "k")
 		})
 		if err != nil || ran || rec.State != onceward.InProgress || rec.Token != granted.Token {
 			t.Errorf("seen %v: ran %v, error %v, %+v", seen, ran, err, rec)
@@ -291,7 +291,7 @@ func TestPostgresTransactYieldsToAClaimThatWasGranted(t *testing.T) {
 // B086: while one runs, its duplicates are told at once and other keys flow; a
 // duplicate in the same process needs no connection at all.
 func TestPostgresTransactTellsADuplicateAtOnce(t *testing.T) {
-	s := newShop(t, "pool_max_conns", "2")
+	s := newPGShop(t, "pool_max_conns", "2")
 	other := openPgStore(t, openPgPool(t, s.dsn, "pool_max_conns", "2"), pgxstore.Config{})
 	in, out := make(chan struct{}), make(chan struct{})
 	var wg sync.WaitGroup
@@ -340,7 +340,7 @@ func TestPostgresTransactTellsADuplicateAtOnce(t *testing.T) {
 
 // Forget within the work is undone with it.
 func TestPostgresForgetTakesPartInTheTransaction(t *testing.T) {
-	s := newShop(t)
+	s := newPGShop(t)
 	s.do(s.store, "old", order("old"))
 	forget := func(verdict onceward.Verdict) func(context.Context) (onceward.Verdict, *onceward.Response, error) {
 		return func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {

@@ -56,6 +56,10 @@ func runChild(part string) int {
 		childHold(ctx, store)
 	case "stream":
 		childStream(ctx, store)
+	case "transact":
+		childTransact(ctx, db, store)
+	case "transact-share":
+		childTransactShare(ctx, db, store)
 	}
 	if err := store.Close(ctx); err != nil {
 		fmt.Println("error", err)

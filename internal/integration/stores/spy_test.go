@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -14,9 +15,11 @@ import (
 // spy stands between database/sql and the real driver: it writes down every
 // statement that is executed, and may hold one up or refuse it.
 type spy struct {
+	open       atomic.Int64 // statements prepared and not closed
 	mu         sync.Mutex
 	statements []string
 	before     func(statement string) error // called without the lock; nil: nothing
+	after      func(statement string) error // the same, when it has been done
 }
 
 func (s *spy) sees(statement string) error {
@@ -28,6 +31,24 @@ func (s *spy) sees(statement string) error {
 		return before(statement)
 	}
 	return nil
+}
+
+// done turns a success into an error, if after says so.
+func (s *spy) done(statement string, err error) error {
+	s.mu.Lock()
+	after := s.after
+	s.mu.Unlock()
+	if err == nil && after != nil {
+		return after(statement)
+	}
+	return err
+}
+
+// lose makes the spy lose what the database says to a statement that it has done.
+func (s *spy) lose(after func(statement string) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.after = after
 }
 
 func (s *spy) meet(before func(statement string) error) {
@@ -90,7 +111,8 @@ func (c *spyConn) ExecContext(ctx context.Context, query string, args []driver.N
 	if err := c.spy.sees(query); err != nil {
 		return nil, err
 	}
-	return c.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
+	res, err := c.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
+	return res, c.spy.done(query, err)
 }
 
 func (c *spyConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
@@ -105,6 +127,7 @@ func (c *spyConn) PrepareContext(ctx context.Context, query string) (driver.Stmt
 	if err != nil {
 		return nil, err
 	}
+	c.spy.open.Add(1)
 	return &spyStmt{stmt, c.spy, query}, nil
 }
 
@@ -114,11 +137,17 @@ type spyStmt struct {
 	query string
 }
 
+func (s *spyStmt) Close() error {
+	s.spy.open.Add(-1)
+	return s.Stmt.Close()
+}
+
 func (s *spyStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
 	if err := s.spy.sees(s.query); err != nil {
 		return nil, err
 	}
-	return s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args)
+	res, err := s.Stmt.(driver.StmtExecContext).ExecContext(ctx, args)
+	return res, s.spy.done(s.query, err)
 }
 
 func (s *spyStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {

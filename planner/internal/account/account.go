@@ -154,6 +154,30 @@ func (a *Accounts) Reset(ctx context.Context, login, password string) (User, err
 	return u, nil
 }
 
+// Delete deletes the account and everything that is theirs, if password is its
+// own; else ErrWrongPassword. forget then deletes what is kept elsewhere under
+// their id: should it fail, nobody can reach that any more, and it goes with its
+// retention.
+func (a *Accounts) Delete(ctx context.Context, u User, password string, forget func(context.Context, string) error) error {
+	if _, err := a.Login(ctx, u.Login, password); err != nil {
+		return err
+	}
+	err := a.db.Tx(ctx, func(tx *sql.Tx) error {
+		// Series and tasks refer to each other, so each in its turn.
+		for _, table := range []string{"tasks", "series"} {
+			if _, err := tx.ExecContext(ctx, `DELETE FROM `+table+` WHERE user_id = ?`, u.ID); err != nil {
+				return err
+			}
+		}
+		_, err := tx.ExecContext(ctx, `DELETE FROM users WHERE id = ?`, u.ID)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("planner: deleting an account: %w", err)
+	}
+	return forget(ctx, u.ID)
+}
+
 const userColumns = `u.id, u.login, COALESCE(u.tz, ''), u.tz_auto, u.locale, u.theme`
 
 func (u *User) fields() []any {
@@ -209,10 +233,13 @@ func (a *Accounts) Set(ctx context.Context, userID string, s Settings) error {
 		chosen := false
 		s.TZAuto = &chosen
 	}
-	_, err := a.db.Write.ExecContext(ctx,
-		`UPDATE users SET tz = COALESCE(?, tz), tz_auto = COALESCE(?, tz_auto),
-		        locale = COALESCE(?, locale), theme = COALESCE(?, theme) WHERE id = ?`,
-		s.TZ, s.TZAuto, s.Locale, s.Theme, userID)
+	err := a.db.Tx(ctx, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx,
+			`UPDATE users SET tz = COALESCE(?, tz), tz_auto = COALESCE(?, tz_auto),
+			        locale = COALESCE(?, locale), theme = COALESCE(?, theme) WHERE id = ?`,
+			s.TZ, s.TZAuto, s.Locale, s.Theme, userID)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("planner: changing settings: %w", err)
 	}
@@ -225,8 +252,11 @@ func (a *Accounts) DeviceZone(ctx context.Context, userID, tz string) error {
 	if !validZone(tz) {
 		return ErrSettingsInvalid
 	}
-	_, err := a.db.Write.ExecContext(ctx,
-		`UPDATE users SET tz = ? WHERE id = ? AND tz_auto = 1`, tz, userID)
+	err := a.db.Tx(ctx, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx,
+			`UPDATE users SET tz = ? WHERE id = ? AND tz_auto = 1`, tz, userID)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("planner: changing the zone: %w", err)
 	}

@@ -17,6 +17,8 @@ import (
 
 	"github.com/pressly/goose/v3"
 	_ "modernc.org/sqlite" // the driver, under the name "sqlite"
+
+	"github.com/onceward/onceward/sqlitestore"
 )
 
 // File is the database's name in the data folder.
@@ -108,10 +110,31 @@ func (db *DB) Close() error {
 	return errors.Join(db.Read.Close(), db.Write.Close())
 }
 
+// Reader reads: the committed data, or, inside a change that the guard's
+// transaction carries, what this change has written as well.
+type Reader interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// Reader is what ctx reads with.
+func (db *DB) Reader(ctx context.Context) Reader {
+	if tx := sqlitestore.Tx(ctx); tx != nil {
+		return tx
+	}
+	return db.Read
+}
+
 // Tx runs work in one BEGIN IMMEDIATE transaction on the writer: all of it is
 // committed when work returns nil, and nothing otherwise. The error is work's
 // own, so that errors.Is sees what it returned.
+//
+// Inside a change that the guard's transaction carries, work is a part of that
+// one: it is committed with the change's answer, and undone with it.
 func (db *DB) Tx(ctx context.Context, work func(*sql.Tx) error) error {
+	if tx := sqlitestore.Tx(ctx); tx != nil {
+		return work(tx)
+	}
 	select {
 	case db.turn <- struct{}{}:
 		defer func() { <-db.turn }()

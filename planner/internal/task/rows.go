@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/onceward/onceward/planner/internal/repeat"
+	"github.com/onceward/onceward/planner/internal/store"
 )
 
 const columns = `t.id, t.title, t.due_date, t.due_time, t.done_at, t.deleted_at, t.retracted, t.rev, t.created_at,
@@ -15,11 +16,7 @@ const columns = `t.id, t.title, t.due_date, t.due_time, t.done_at, t.deleted_at,
 
 const from = ` FROM tasks t LEFT JOIN series s ON s.user_id = t.user_id AND s.id = t.series_id `
 
-type querier interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}
-
-func get(ctx context.Context, q querier, userID, id string) (Task, error) {
+func get(ctx context.Context, q store.Reader, userID, id string) (Task, error) {
 	ts, err := query(ctx, q, `WHERE t.user_id = ? AND t.id = ?`, userID, id)
 	if err != nil {
 		return Task{}, err
@@ -30,7 +27,7 @@ func get(ctx context.Context, q querier, userID, id string) (Task, error) {
 	return ts[0], nil
 }
 
-func query(ctx context.Context, q querier, where string, args ...any) (ts []Task, err error) {
+func query(ctx context.Context, q store.Reader, where string, args ...any) (ts []Task, err error) {
 	rows, err := q.QueryContext(ctx, `SELECT `+columns+from+where, args...)
 	if err != nil {
 		return nil, fmt.Errorf("planner: reading tasks: %w", err)
@@ -66,7 +63,7 @@ func query(ctx context.Context, q querier, where string, args ...any) (ts []Task
 
 // Get returns one task, in the trash or not. ErrNotFound.
 func (s *Tasks) Get(ctx context.Context, userID, id string) (Task, error) {
-	t, err := get(ctx, s.db.Read, userID, id)
+	t, err := get(ctx, s.db.Reader(ctx), userID, id)
 	if err == nil && t.Retracted {
 		return Task{}, ErrNotFound
 	}
@@ -77,20 +74,20 @@ func (s *Tasks) Get(ctx context.Context, userID, id string) (Task, error) {
 // the order of adding; tasks without a day come last. Reading creates nothing:
 // the next task of a series is made when one is done, never when somebody looks.
 func (s *Tasks) Open(ctx context.Context, userID string) ([]Task, error) {
-	return query(ctx, s.db.Read, `WHERE t.user_id = ? AND t.done_at IS NULL AND t.deleted_at IS NULL AND t.retracted = 0
+	return query(ctx, s.db.Reader(ctx), `WHERE t.user_id = ? AND t.done_at IS NULL AND t.deleted_at IS NULL AND t.retracted = 0
 		ORDER BY t.due_date IS NULL, t.due_date, t.due_time IS NULL, t.due_time, t.rank, t.created_at, t.id`, userID)
 }
 
 // Completed returns at most limit done tasks that are not in the trash, the
 // latest first.
 func (s *Tasks) Completed(ctx context.Context, userID string, limit int) ([]Task, error) {
-	return query(ctx, s.db.Read, `WHERE t.user_id = ? AND t.done_at IS NOT NULL AND t.deleted_at IS NULL AND t.retracted = 0
+	return query(ctx, s.db.Reader(ctx), `WHERE t.user_id = ? AND t.done_at IS NOT NULL AND t.deleted_at IS NULL AND t.retracted = 0
 		ORDER BY t.done_at DESC, t.id LIMIT ?`, userID, limit)
 }
 
 // Trash returns at most limit tasks that are in the trash, the latest first.
 func (s *Tasks) Trash(ctx context.Context, userID string, limit int) ([]Task, error) {
-	return query(ctx, s.db.Read, `WHERE t.user_id = ? AND t.deleted_at IS NOT NULL AND t.retracted = 0
+	return query(ctx, s.db.Reader(ctx), `WHERE t.user_id = ? AND t.deleted_at IS NOT NULL AND t.retracted = 0
 		ORDER BY t.deleted_at DESC, t.id LIMIT ?`, userID, limit)
 }
 

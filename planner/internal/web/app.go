@@ -72,6 +72,7 @@ type App struct {
 	accounts *account.Accounts
 	tasks    *task.Tasks
 	guard    *onceward.Guard
+	status   http.Handler // what became of a named request
 	static   *static
 	handler  http.Handler
 	closing  atomic.Bool
@@ -84,7 +85,7 @@ func New(cfg Config) (*App, error) {
 	}
 	a := &App{cfg: cfg, log: cfg.Logger, now: cfg.Now, static: newStatic()}
 	script := &a.cfg.Outbox
-	script.Worker, script.Login, script.KeyField = "/sw.js", loginPath, keyField
+	script.Worker, script.Login, script.KeyField, script.Status = "/sw.js", loginPath, keyField, "/idempotency/"
 	script.Retention = cmp.Or(script.Retention, retention)
 	script.MaxAge = cmp.Or(script.MaxAge, maxAge)
 	if a.log == nil {
@@ -110,6 +111,7 @@ func New(cfg Config) (*App, error) {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
 	a.guard = guard
+	a.status = guard.Status()
 	a.handler = a.observe(a.routes())
 	return a, nil
 }
@@ -142,7 +144,7 @@ func (a *App) Close(ctx context.Context) error {
 //	answers 500 then, loudly, instead of mixing people up);
 //	the guard outside the handlers, and nothing that changes data outside the guard.
 func (a *App) guarded(handlers http.Handler) http.Handler {
-	return outbox.Edge(a.bounded(a.session(a.guard.Handler(handlers))), outbox.EdgeConfig{
+	return outbox.Edge(a.bounded(a.session(a.guard.Atomic(handlers))), outbox.EdgeConfig{
 		Login:     loginPath,
 		Retention: a.cfg.Outbox.Retention,
 		Logger:    a.log,

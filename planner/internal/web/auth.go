@@ -1,6 +1,7 @@
 package web
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -122,6 +123,31 @@ func (a *App) logout(w http.ResponseWriter, r *http.Request) error {
 	}
 	a.setToken(w, r, "")
 	return seeOther(w, loginPath)
+}
+
+// deleteAccount is POST /auth/delete: the account, its tasks and the guard's
+// records of it are gone for good. The password is asked once more, since a phone
+// lies on a desk at school. Without a session it changes nothing.
+func (a *App) deleteAccount(w http.ResponseWriter, r *http.Request) error {
+	if err := parseForm(r); err != nil {
+		return err
+	}
+	u := userOf(r)
+	if u.ID == "" {
+		return seeOther(w, loginPath)
+	}
+	if !a.allowed(w, r, "login:"+u.Login, loginTries, loginWindow) {
+		return refuse(http.StatusTooManyRequests, "login.often")
+	}
+	err := a.accounts.Delete(r.Context(), u, r.PostForm.Get("password"), a.guard.Forget)
+	if errors.Is(err, account.ErrWrongPassword) {
+		return refuse(http.StatusUnprocessableEntity, "delete.wrong")
+	}
+	if err != nil {
+		return err
+	}
+	a.setToken(w, r, "")
+	return seeOther(w, "/")
 }
 
 // allowed counts a try of the caller's address. Callers on this machine are not

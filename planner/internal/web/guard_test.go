@@ -32,6 +32,29 @@ func TestTwoEqualCreationsWithOneKeyAreOneTask(t *testing.T) {
 	}
 }
 
+// Requirement 71: the key alone is not to be trusted; what became of it can be
+// asked, by the one whose key it is.
+func TestAPersonCanAskWhatBecameOfTheirRequest(t *testing.T) {
+	w := newWorld(t)
+	w.anna.post("/tasks", "text=notebook&id=a", named(`"k 1"`, hx()...)...)
+	for _, c := range []struct {
+		who  *person
+		key  string
+		want string
+	}{
+		{w.anna, "k%201", `"state":"complete","status":201`},
+		{w.anna, "other", `"state":"absent"`},
+		{w.boris, "k%201", `"state":"absent"`},
+	} {
+		if a := c.who.get("/idempotency/" + c.key); a.status != http.StatusOK || !strings.Contains(a.body, c.want) {
+			t.Errorf("%s: %v", c.key, a)
+		}
+	}
+	if a := w.do(w.browser(), "GET", "/idempotency/other", ""); a.status != http.StatusSeeOther {
+		t.Error(a)
+	}
+}
+
 // Requirement 17: two equal tasks may be meant, and then have two names.
 func TestTwoEqualCreationsWithTwoNamesAreTwoTasks(t *testing.T) {
 	w := newWorld(t)

@@ -147,6 +147,13 @@ func (a *App) waitingPage(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// outcome is GET /idempotency/{key}: what became of the person's own request of
+// that name.
+func (a *App) outcome(w http.ResponseWriter, r *http.Request) error {
+	a.status.ServeHTTP(w, r)
+	return nil
+}
+
 // offlinePage is GET /offline: what the worker shows in place of a page that it
 // does not have.
 func (a *App) offlinePage(w http.ResponseWriter, r *http.Request) error {

@@ -49,6 +49,7 @@ var table = []route{
 	{entry, "POST /auth/register", (*App).register, "login=petya&password=correct+horse"},
 	{entry, "POST /auth/login", (*App).login, "login=anna&password=correct+horse"},
 	{entry, "POST /auth/logout", (*App).logout, "everywhere=false"},
+	{entry, "POST /auth/delete", (*App).deleteAccount, "password=correct+horse"},
 
 	{page, "GET /today", (*App).today, ""},
 	{page, "GET /done", (*App).done, ""},
@@ -56,6 +57,7 @@ var table = []route{
 	{page, "GET /tasks/{id}", (*App).taskPage, ""},
 	{page, "GET /settings", (*App).settingsPage, ""},
 	{page, "GET /waiting", (*App).waitingPage, ""},
+	{page, "GET /idempotency/{key}", (*App).outcome, ""},
 
 	{queued, "POST /tasks", (*App).addTask, "text=Maths+tomorrow&id=added"},
 	{queued, "POST /tasks/{id}/state", (*App).setState, "completed=true"},

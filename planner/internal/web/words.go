@@ -89,6 +89,10 @@ var words = map[string][2]string{
 	"logout":            {"Выйти", "Log out"},
 	"logout.everywhere": {"Выйти на всех устройствах", "Log out on all devices"},
 	"logout.offline":    {"Нет сети. Выйти можно, когда она появится.", "There is no network. You can log out when it is back."},
+	"delete":            {"Удалить аккаунт", "Delete the account"},
+	"delete.about":      {"Аккаунт и все задачи исчезнут навсегда. Вернуть их будет нельзя.", "The account and all tasks go for good. They cannot be brought back."},
+	"delete.pass":       {"Пароль", "Password"},
+	"delete.wrong":      {"Пароль не подходит. Ничего не удалено.", "The password is wrong. Nothing was deleted."},
 	"signed.as":         {"Вы вошли как %s", "You are %s"},
 
 	"set.zone":      {"Часовой пояс", "Time zone"},

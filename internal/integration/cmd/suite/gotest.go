@@ -16,7 +16,7 @@ func runGo(ctx context.Context, w *workplace) (counts, error) {
 	g := newGoReader(w.out)
 	// -count=1: some tests read the repository through other programs, which
 	// the test cache cannot see.
-	err := w.lines(ctx, "", g.line, "go", "test", "-race", "-count=1", "-timeout=10m", "-json", "work")
+	err := w.lines(ctx, "", g.line, "go", "test", "-race", "-count=1", "-timeout=20m", "-json", "work")
 	c := g.end()
 	if err != nil && c.failed > 0 {
 		err = nil // told already, test by test

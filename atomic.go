@@ -1,0 +1,229 @@
+package onceward
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// errMaxTransaction is the cause when a handler runs into Config.MaxTransaction.
+var errMaxTransaction = errors.New("onceward: the handler ran longer than MaxTransaction")
+
+// Atomic wraps next like [Guard.Handler], but the claim, what next writes through
+// the store's transaction (sqlitestore.Tx, pgxstore.Tx) and the kept answer
+// commit together: a crash, a 5xx or a panic at any point leaves all of it or
+// nothing, and no outcome is unknown. What next does elsewhere (mail, payments)
+// is not undone with it.
+//
+// A 2xx or 3xx commits. An answer from 400 on that would be kept undoes what next
+// wrote and is kept. Anything else rolls back everything, the key too. next may
+// run again from its start, with the same request, when the database reports a
+// conflict. It has MaxTransaction; Flush is not supported, for nothing is sent
+// before the commit.
+//
+// A request without a key passes through untouched, without a transaction, unless
+// Config.Require is set. FailOpen has no meaning here. Atomic panics if the store
+// is no [Transactor].
+func (g *Guard) Atomic(next http.Handler) http.Handler {
+	store, ok := g.store.(Transactor)
+	if !ok {
+		panic(fmt.Sprintf("onceward: Atomic needs a store that is a Transactor, and %T is none: use Handler", g.store))
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !g.cfg.guards(r.Method) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		t := &transaction{request: request{g: g, w: w, r: r, start: time.Now()}, store: store, next: next}
+		t.serve()
+	})
+}
+
+// transaction is one request whose claim, work and answer commit together.
+type transaction struct {
+	request
+	store   Transactor
+	next    http.Handler
+	run     *run // the last time the handler ran
+	verdict Verdict
+	working bool // the flight counts it as running
+	// holders are those who still read the body: the request, and a handler that
+	// outlives it.
+	holders atomic.Int32
+}
+
+func (t *transaction) serve() {
+	t.holders.Add(1)
+	defer t.freeBody()
+	claim, ok := t.admit(t.next)
+	if !ok {
+		return
+	}
+	rec, ran, err := t.claim(claim, t.transact)
+	switch {
+	case err != nil:
+		t.takeBack()
+		if t.run != nil && t.run.stack != nil {
+			t.run.tellPanic()
+		}
+		t.refuse(err)
+	case !ran:
+		t.takeBack()
+		t.replay(rec)
+	default:
+		t.g.flights.ran(t.id)
+		t.attempt = rec.Attempt
+		t.answer()
+	}
+}
+
+// freeBody ends one holder's use of the body.
+func (t *transaction) freeBody() {
+	if t.holders.Add(-1) == 0 {
+		t.body.free()
+	}
+}
+
+// transact puts the claim and its work to the store.
+func (t *transaction) transact(c Claim) (rec Record, ran bool, err error) {
+	var asking lazyContext
+	t.g.bound(&asking, t.r)
+	// The limit of the work comes on top of the wait for its turn.
+	asking.deadline = asking.deadline.Add(t.g.cfg.MaxTransaction)
+	asking.detached = !t.g.cfg.CancelWithClient
+	defer asking.cancel(nil)
+	defer func() {
+		if t.working {
+			t.g.flights.worked(t.id)
+			t.working = false
+		}
+	}()
+	c.Keep = t.g.cfg.kept()
+	rec, ran, err = t.store.Transact(&asking, c, t.work)
+	switch {
+	case err == nil:
+		return rec, ran, nil
+	case errors.Is(err, ErrInProgress):
+		return rec, false, fmt.Errorf("%w: %w", &busyError{http.StatusServiceUnavailable, 2 * time.Second}, err)
+	case errors.Is(err, ErrUnavailable):
+		return rec, false, err
+	}
+	return rec, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
+}
+
+// takeBack undoes what an earlier run of the handler has done to the answer.
+func (t *transaction) takeBack() {
+	if t.run != nil {
+		t.run.capture.takeBack()
+		t.run.capture.buf.free()
+	}
+}
+
+// work runs the handler once, inside the store's transaction that ctx carries.
+func (t *transaction) work(ctx context.Context) (Verdict, *Response, error) {
+	t.takeBack()
+	if !t.working {
+		t.g.flights.working(t.id)
+		t.working = true
+	}
+	cfg := &t.g.cfg
+	// A copy, so that a second run sees the request as it came.
+	u := &run{request: request{g: t.g, w: t.w, r: t.r.Clone(ctx), start: t.start, key: t.key, id: t.id, body: t.body}}
+	t.run, t.verdict = u, Abort
+	u.next = t.next
+	u.parent, u.enforced, u.deadline = ctx, true, time.Now().Add(cfg.MaxTransaction)
+	if d, ok := ctx.Deadline(); ok && d.Before(u.deadline) {
+		u.deadline = d
+	}
+	u.capture.init(t.w, cfg.MaxResponse, &t.g.spool)
+	u.capture.together = true
+	u.changed.L = &u.life
+	u.keepBody = t.freeBody
+	r := u.handlers()
+
+	t.holders.Add(1)
+	t.g.flights.begin() // Close waits for a handler that outlives its transaction
+	u.life.Lock()
+	u.timer = time.AfterFunc(time.Until(u.deadline), u.expire)
+	go func() {
+		defer t.g.flights.end()
+		u.handle(r)
+	}()
+	for !u.ended && !u.over {
+		u.changed.Wait()
+	}
+	ended := u.ended
+	u.life.Unlock()
+	u.timer.Stop()
+	if !ended {
+		u.cancel(errMaxTransaction)
+		u.capture.takeBack()
+		return Abort, nil, errMaxTransaction
+	}
+	return t.judge(u)
+}
+
+// expire tells that the handler's time is over.
+func (u *run) expire() {
+	u.life.Lock()
+	defer u.life.Unlock()
+	u.over = true
+	u.changed.Broadcast()
+}
+
+// judge says what a handler that has returned asks for.
+func (t *transaction) judge(u *run) (Verdict, *Response, error) {
+	defer u.cancel(nil)
+	c := &u.capture
+	if !u.aborted && c.silent() && u.Err() == nil {
+		c.WriteHeader(http.StatusOK)
+	}
+	c.seal()
+	switch {
+	case u.aborted:
+		return Abort, nil, nil // serve lets the panic go on
+	case c.failed != nil:
+		return Abort, nil, c.failed
+	case c.code == 0:
+		return Abort, nil, fmt.Errorf("%w: the handler gave no answer: %w", ErrUnavailable, context.Cause(u))
+	case !c.whole():
+		return Abort, nil, nil
+	case !u.keeps(c.code):
+		return Abort, nil, nil
+	}
+	resp := c.response()
+	if c.code < http.StatusBadRequest {
+		t.verdict = Commit
+	} else {
+		t.verdict = Undo
+	}
+	return t.verdict, &resp, nil
+}
+
+// answer sends what the handler made, now that its fate is durable.
+func (t *transaction) answer() {
+	u := t.run
+	c := &u.capture
+	u.attempt = t.attempt
+	switch {
+	case u.aborted:
+		c.buf.free()
+		u.log(statusReleased, 0, fmt.Errorf("the handler panicked: %v", u.panicked))
+		u.repanic()
+	case t.verdict == Abort:
+		c.finish(statusValue(statusReleased, u.key))
+		u.log(statusReleased, c.code, nil)
+	default:
+		c.finish(statusValue(statusExecuted, u.key))
+		u.log(statusExecuted, c.code, nil)
+	}
+}
+
+// tellPanic logs a panic that nobody can be given any more.
+func (u *run) tellPanic() {
+	u.g.logger(slog.LevelError, "onceward: a handler panicked", "record", u.id.RecordID(), "panic", u.panicked, "stack", string(u.stack))
+}
