@@ -2,7 +2,7 @@
 SUITE = go run ./internal/integration/cmd/suite
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-go test-js types lint browsers demo soak bench install
+.PHONY: help test test-go test-js types lint browsers demo soak sweep bench install
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,10 @@ demo: ## the same taps over the same bad network, without Onceward and with it
 soak: ## minutes of taps over a bad network, judged; SOAK_TAPS=1000 SOAK_RUNS=3 SOAK_SEED=…
 	@$(SUITE) -install browsers
 	@node internal/integration/browser/planner.soak.js
+
+sweep: ## kill and stop a process at every point of a request, on every store in every mode; prints a table
+	@$(SUITE) -install go
+	@cd internal/integration/sweep && ONCEWARD_SWEEP=all go test -count=1 -timeout=60m
 
 bench: ## measure what README promises about speed: target, measured, met or missed
 	@go run ./internal/integration/cmd/bench
