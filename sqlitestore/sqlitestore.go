@@ -34,6 +34,7 @@ import (
 	"time"
 
 	"github.com/onceward/onceward"
+	"github.com/onceward/onceward/internal/wall"
 )
 
 // ErrClosed is the answer to every call after Close.
@@ -235,7 +236,7 @@ func (s *Store) Sweep(ctx context.Context, limit int) (int, error) {
 }
 
 // nowMilli is the store's clock: milliseconds since 1970, as in the table.
-func nowMilli() int64 { return time.Now().UnixMilli() }
+func nowMilli() int64 { return wall.Now().UnixMilli() }
 
 // milli rounds up, so that no lease is shorter than what was asked for. A
 // time.Duration is at most 292 years: sums of a few do not overflow.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -46,6 +47,8 @@ type turn struct {
 	// Written by the writer when the turn is over.
 	answer result
 	cut    bool // the time was over before the work had returned
+
+	ending atomic.Bool // end has been called: what waits for mu comes too late
 
 	mu    sync.Mutex  // one call of raw at a time, and none when over is set
 	raw   driver.Conn // the batch's own
@@ -93,6 +96,7 @@ func (t *turn) wait() {
 // end closes what is open and takes no more statements. It waits for a statement
 // under way, which is never interrupted. It says false if the turn was over.
 func (t *turn) end(why error) bool {
+	t.ending.Store(true)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.over != nil {
@@ -136,6 +140,8 @@ func (t *turn) use(ctx context.Context, several bool, call func(context.Context)
 	switch {
 	case t.over != nil:
 		return t.over
+	case t.ending.Load():
+		return errReturned
 	case t.lost:
 		return t.lostError()
 	case t.ctx.Err() != nil:
@@ -211,7 +217,8 @@ func rawStmtExec(ctx context.Context, s driver.Stmt, args []driver.NamedValue) (
 	if err != nil {
 		return nil, err
 	}
-	return s.Exec(values) //nolint:staticcheck // all that an old driver has
+	//lint:ignore SA1019 all that an old driver has
+	return s.Exec(values)
 }
 
 func rawStmtQuery(ctx context.Context, s driver.Stmt, args []driver.NamedValue) (driver.Rows, error) {
@@ -222,7 +229,8 @@ func rawStmtQuery(ctx context.Context, s driver.Stmt, args []driver.NamedValue) 
 	if err != nil {
 		return nil, err
 	}
-	return s.Query(values) //nolint:staticcheck // all that an old driver has
+	//lint:ignore SA1019 all that an old driver has
+	return s.Query(values)
 }
 
 func unnamed(args []driver.NamedValue) ([]driver.Value, error) {

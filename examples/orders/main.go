@@ -21,6 +21,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -51,10 +52,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	hold := flags.Bool("hold", false, "never run a request again whose outcome nobody knows")
 	userHeader := flags.String("user-header", "", "the request `header` that names the user, set by whatever authenticates in front")
 	withChaos := flags.Bool("chaos", false, "obey requests that ask for failures, as chaos.go lists them")
-	flags.DurationVar(&cfg.Lease, "lease", 0, "how long a killed process blocks a key; 0 is the guard's default, as for the next four")
+	volatile := flags.String("volatile", "", "`members` of a JSON order that a repeat may change, as dotted paths with commas between")
+	flags.DurationVar(&cfg.Lease, "lease", 0, "how long a killed process blocks a key; 0 is the guard's default, as for the next five")
 	flags.DurationVar(&cfg.MaxRuntime, "max-runtime", 0, "when a handler is cancelled")
 	flags.DurationVar(&cfg.MaxTransaction, "max-transaction", 0, "when a handler is rolled back under -atomic")
 	flags.DurationVar(&cfg.Retention, "retention", 0, "how long an answer is replayed")
+	flags.DurationVar(&cfg.Tombstone, "tombstone", 0, "how long after that a repeat is refused instead of taken for a new request")
 	flags.DurationVar(&cfg.SweepEvery, "sweep", 0, "how often expired keys are deleted")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -62,6 +65,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 
 	if *hold {
 		cfg.Unknown = onceward.Hold
+	}
+	if *volatile != "" {
+		cfg.Volatile = strings.Split(*volatile, ",")
 	}
 
 	store, orders, closeStore, err := open(ctx, *storeURL, *file, log)

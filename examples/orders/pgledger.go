@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/onceward/onceward/pgxstore"
@@ -41,14 +42,27 @@ func newPGLedger(ctx context.Context, pool *pgxpool.Pool) (*pgLedger, error) {
 }
 
 // row runs one statement: under guard.Atomic in the transaction that commits the
-// answer too.
+// answer too, and which the guard runs again where the database asks for it.
 func (l *pgLedger) row(ctx context.Context, query string, args ...any) (o order, err error) {
-	var row pgx.Row
 	if tx := pgxstore.Tx(ctx); tx != nil {
-		row = tx.QueryRow(ctx, query, args...)
-	} else {
-		row = l.pool.QueryRow(ctx, query, args...)
+		return l.scan(tx.QueryRow(ctx, query, args...))
 	}
+	for {
+		o, err = l.scan(l.pool.QueryRow(ctx, query, args...))
+		var refused *pgconn.PgError
+		if !errors.As(err, &refused) || refused.Code != serializationFailure && refused.Code != deadlock {
+			return o, err
+		}
+		// The statement was its whole transaction and has left nothing.
+	}
+}
+
+const (
+	serializationFailure = "40001"
+	deadlock             = "40P01"
+)
+
+func (l *pgLedger) scan(row pgx.Row) (o order, err error) {
 	err = row.Scan(&o.ID, &o.User, &o.ExternalID, &o.Item, &o.Qty, &o.Status, &o.FileSHA256)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = errNoOrder

@@ -4,6 +4,7 @@
 //
 //	browser/    the outbox and the planner in Chromium, Firefox and WebKit
 //	deploys/    the planner restarted and killed under people who tap
+//	histories/  what many processes saw of a store, and whether it could be so
 //	cmd/suite   runs every check of the repository
 //	cmd/bench   measures what is promised about speed
 //	cmd/sqlq    asks an SQLite file one question; the browser tests use it

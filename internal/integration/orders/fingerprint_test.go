@@ -85,6 +85,18 @@ func TestB062AnotherBodyIsRefusedWithAClearText(t *testing.T) {
 	})
 }
 
+func TestB062AMemberThatIsNewAtEveryTryMayBeLeftOut(t *testing.T) {
+	onServer(t, func(t *testing.T, s *server) {
+		order := func(link, sent, qty string) request {
+			return request{key: "k", body: `{"item":"tea","qty":` + qty + `,"link":"` + link + `","client":{"sent_at":` + sent + `}}`}
+		}
+		first := s.send(order("https://x/?sig=1", "1", "1")).want(t, http.StatusCreated, "executed")
+		s.send(order("https://x/?sig=2", "2", "1")).wantReplayOf(t, first)
+		s.send(order("https://x/?sig=1", "1", "2")).want(t, http.StatusUnprocessableEntity, "key-reused")
+		s.wantEffects(1)
+	}, "-volatile", "link,client.sent_at")
+}
+
 func TestB063ABodyWithoutALengthIsComparedWhole(t *testing.T) {
 	onServer(t, func(t *testing.T, s *server) {
 		chunked := func(body string) answer {

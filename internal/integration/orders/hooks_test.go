@@ -7,13 +7,20 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/onceward/onceward"
 	"github.com/onceward/onceward/memstore"
+	"github.com/onceward/onceward/pgxstore"
+	"github.com/onceward/onceward/redisstore"
 	"github.com/onceward/onceward/sqlitestore"
 )
 
@@ -46,21 +53,83 @@ func (h *hooked) Complete(ctx context.Context, key onceward.Key, tok onceward.To
 	return h.Store.Complete(ctx, key, tok, resp, retain)
 }
 
+// hookedTransactor is a hooked store for Atomic.
+type hookedTransactor struct{ *hooked }
+
+func (h hookedTransactor) Transact(ctx context.Context, c onceward.Claim, work func(context.Context) (onceward.Verdict, *onceward.Response, error)) (onceward.Record, bool, error) {
+	if h.beforeClaim != nil {
+		h.beforeClaim()
+	}
+	rec, ran, err := h.Store.(onceward.Transactor).Transact(ctx, c, func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
+		verdict, resp, err := work(ctx)
+		if h.beforeComplete != nil {
+			h.beforeComplete()
+		}
+		return verdict, resp, err
+	})
+	if h.report != nil {
+		rec = h.report(rec)
+	}
+	return rec, ran, err
+}
+
 // onHooked runs a test with a guarded handler over each store. The handler
 // counts its effects.
 func onHooked(t *testing.T, test func(t *testing.T, h *hooked, url string, effects *atomic.Int64)) {
 	t.Helper()
-	t.Parallel()
-	for name, open := range map[string]func(t *testing.T) onceward.Store{
-		"memory": func(t *testing.T) onceward.Store { return memstore.New(memstore.Config{}) },
-		"sqlite": openSQLite,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			h := &hooked{Store: open(t)}
-			url, effects := guarded(t, h, onceward.Config{}, nil)
-			test(t, h, url, effects)
+	onEachStore(t, func(t *testing.T, b backend) {
+		h := &hooked{Store: openStore(t, b)}
+		store := onceward.Store(h)
+		if b.atomic {
+			store = hookedTransactor{h}
+		}
+		url, effects := guarded(t, b, store, onceward.Config{MaxTransaction: 30 * time.Second}, nil)
+		test(t, h, url, effects)
+	})
+}
+
+// openStore opens a backend's store in the test's own process.
+func openStore(t *testing.T, b backend) onceward.Store {
+	t.Helper()
+	flags := b.flags(t)
+	address := flags[slices.Index(flags, "-store")+1]
+	switch scheme, _, _ := strings.Cut(address, ":"); scheme {
+	case "memory":
+		return memstore.New(memstore.Config{})
+	case "sqlite":
+		return openSQLite(t)
+	case "postgres":
+		pool, err := pgxpool.New(t.Context(), address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		store, err := pgxstore.New(t.Context(), pool, pgxstore.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := store.Close(context.Background()); err != nil {
+				t.Errorf("closing the store: %v", err)
+			}
+			pool.Close()
 		})
+		return store
+	case "redis":
+		options, err := goredis.ParseURL(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		options.ContextTimeoutEnabled = true
+		client := goredis.NewClient(options)
+		t.Cleanup(func() { _ = client.Close() })
+		store, err := redisstore.New(t.Context(), client, redisstore.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return store
+	default:
+		t.Fatalf("nobody knows how to open %s", address)
+		return nil
 	}
 }
 
@@ -88,14 +157,15 @@ func openSQLite(t *testing.T) onceward.Store {
 
 // guarded serves a guarded handler that counts its effects and answers with
 // their number. outer, if given, stands around the guard.
-func guarded(t *testing.T, store onceward.Store, cfg onceward.Config, outer func(http.Handler) http.Handler) (string, *atomic.Int64) {
+func guarded(t *testing.T, b backend, store onceward.Store, cfg onceward.Config, outer func(http.Handler) http.Handler) (string, *atomic.Int64) {
 	t.Helper()
 	guard, err := onceward.New(store, onceward.Unscoped, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	effects := new(atomic.Int64)
-	handler := guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	wrap := is(b, guard.Handler, func(next http.Handler) http.Handler { return guard.Atomic(next) })
+	handler := wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Context().Err() != nil {
 			return
 		}
@@ -186,15 +256,10 @@ func TestB026ALateDuplicateMeetsTheCompletedRecord(t *testing.T) {
 // A request that arrives with its own deadline already past: the claim has a
 // lease like any other and ends like any other.
 func TestB032NoTimeLeftIsAValue(t *testing.T) {
-	t.Parallel()
-	for name, open := range map[string]func(t *testing.T) onceward.Store{
-		"memory": func(t *testing.T) onceward.Store { return memstore.New(memstore.Config{}) },
-		"sqlite": openSQLite,
-	} {
+	onEachStore(t, func(t *testing.T, b backend) {
 		for _, left := range []time.Duration{0, -time.Hour} {
-			t.Run(fmt.Sprint(name, " ", left), func(t *testing.T) {
-				t.Parallel()
-				url, effects := guarded(t, open(t), onceward.Config{}, func(next http.Handler) http.Handler {
+			t.Run(left.String(), func(t *testing.T) {
+				url, effects := guarded(t, b, openStore(t, b), onceward.Config{}, func(next http.Handler) http.Handler {
 					return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 						ctx, cancel := context.WithDeadline(r.Context(), time.Now().Add(left))
 						defer cancel()
@@ -208,20 +273,16 @@ func TestB032NoTimeLeftIsAValue(t *testing.T) {
 				}
 			})
 		}
-	}
+	})
 }
 
 // A store asked with a lease of nothing keeps a lease's end, and it is over.
 func TestB032AClaimWithoutALeaseCanBeTakenOver(t *testing.T) {
-	t.Parallel()
-	for name, open := range map[string]func(t *testing.T) onceward.Store{
-		"memory": func(t *testing.T) onceward.Store { return memstore.New(memstore.Config{}) },
-		"sqlite": openSQLite,
-	} {
-		for _, lease := range []time.Duration{0, -time.Hour} {
-			t.Run(fmt.Sprint(name, " ", lease), func(t *testing.T) {
-				store := open(t)
-				c := onceward.Claim{Key: onceward.NewKey("s", "k"), Token: onceward.Token{1}, Lease: lease, Keep: 2 * time.Hour}
+	onEachStore(t, func(t *testing.T, b backend) {
+		store := openStore(t, b)
+		for i, lease := range []time.Duration{0, -time.Hour} {
+			t.Run(lease.String(), func(t *testing.T) {
+				c := onceward.Claim{Key: onceward.NewKey("s", fmt.Sprint("key-", i)), Token: onceward.Token{1}, Lease: lease, Keep: 2 * time.Hour}
 				if _, claimed, err := store.Claim(t.Context(), c); !claimed || err != nil {
 					t.Fatalf("first claim: %v, %v", claimed, err)
 				}
@@ -232,7 +293,7 @@ func TestB032AClaimWithoutALeaseCanBeTakenOver(t *testing.T) {
 				}
 			})
 		}
-	}
+	})
 }
 
 // The client is cut off at the very moment between the work and its record.
@@ -318,8 +379,8 @@ func TestB040RetryAfterIsClampedWhateverTheClocksSay(t *testing.T) {
 func TestRequirement63EachRouteMayHaveItsOwnRetention(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(memstore.Config{})
-	short, shortEffects := guarded(t, store, onceward.Config{Retention: 300 * time.Millisecond}, nil)
-	long, longEffects := guarded(t, store, onceward.Config{}, nil)
+	short, shortEffects := guarded(t, backend{}, store, onceward.Config{Retention: 300 * time.Millisecond}, nil)
+	long, longEffects := guarded(t, backend{}, store, onceward.Config{}, nil)
 	mustTry(t, short, request{key: "a"}).want(t, http.StatusCreated, "executed")
 	mustTry(t, long, request{key: "b"}).want(t, http.StatusCreated, "executed")
 	time.Sleep(600 * time.Millisecond)

@@ -19,12 +19,16 @@ import (
 
 func TestB041TheReplayHasTheFirstAnswersStatus(t *testing.T) {
 	onServer(t, func(t *testing.T, s *server) {
-		for i, status := range []int{200, 201, 202, 204, 303, 404, 406, 409, 410, 422} {
+		effects := 0
+		for _, status := range []int{200, 201, 202, 204, 303, 404, 406, 409, 410, 422} {
 			r := request{key: fmt.Sprint("key-", status), chaos: fmt.Sprintf("after=1&status=%d", status)}
 			first := s.send(r).want(t, status, "executed")
 			s.send(r).wantReplayOf(t, first)
 			s.send(r).wantReplayOf(t, first)
-			s.wantEffects(i + 1)
+			if status < 400 || !s.b.atomic { // a refusal undoes its work
+				effects++
+			}
+			s.wantEffects(effects)
 		}
 	})
 }
@@ -96,7 +100,8 @@ func TestB047AnAnswerInSeveralWritesIsReplayedWhole(t *testing.T) {
 
 // A flushed answer has gone before it could be kept, so its record has no body;
 // one too large is the same. Also R8: the empty body of the replay does not wipe
-// the element that asked.
+// the element that asked. In a transaction nothing is flushed, so what is small is
+// kept whole.
 func TestB047AStreamedAnswerIsCompletedWithoutItsBody(t *testing.T) {
 	onServer(t, func(t *testing.T, s *server) {
 		for i, chaos := range []string{"flush=1&bytes=900", "bytes=1048577", "flush=1&bytes=2000000"} {
@@ -105,6 +110,11 @@ func TestB047AStreamedAnswerIsCompletedWithoutItsBody(t *testing.T) {
 			first := s.send(r).want(t, http.StatusCreated, "executed")
 			if len(first.body) < 900 || first.header.Get("Etag") != `"v1"` {
 				t.Errorf("the first answer is not whole: %v %v", first, first.header)
+			}
+			s.wantEffects(i + 1)
+			if s.b.atomic && len(first.body) < 1<<20 {
+				s.send(r).wantReplayOf(t, first)
+				continue
 			}
 			again := s.send(r).want(t, http.StatusCreated, "replayed")
 			if got := again.header.Get("Idempotency-Status"); !strings.HasPrefix(got, "replayed;body=omitted") {
@@ -245,7 +255,13 @@ func TestB055AMismatchIsToldEvenWhileTheFirstRuns(t *testing.T) {
 	onServer(t, func(t *testing.T, s *server) {
 		first := s.background(request{key: "k", chaos: "sleep_ms=2500"})
 		s.waitRunning(1)
-		s.send(request{key: "k", body: `{"item":"jam","qty":1}`, prefer: "wait=10"}).want(t, http.StatusUnprocessableEntity, "key-reused")
+		other := request{key: "k", body: `{"item":"jam","qty":1}`}
+		if s.b.atomic && !s.b.serial {
+			// What it is compared with is not there before the commit.
+			s.send(other).wantBusy(t)
+		}
+		other.prefer = "wait=10"
+		s.send(other).want(t, http.StatusUnprocessableEntity, "key-reused")
 		(<-first).want(t, http.StatusCreated, "executed")
 		s.wantEffects(1)
 	})
@@ -296,7 +312,10 @@ func TestB059AHugeAnswerCostsNoMemory(t *testing.T) {
 	for name, how := range map[string]string{"whole": "", "streamed": "&flush=1"} {
 		t.Run(name, func(t *testing.T) {
 			onServer(t, func(t *testing.T, s *server) {
-				const size = 200_000_000
+				size := 200_000_000
+				if s.b.atomic || s.b.name == "postgres" || s.b.name == "redis" {
+					size = 60_000_000 // the store has no part in it: what counts is that it is not held in memory
+				}
 				s.send(request{key: "warm"}).want(t, http.StatusCreated, "executed")
 				before := s.peakMemory()
 				req, err := http.NewRequest(http.MethodPost, s.url+"/create-order", strings.NewReader(oneTea))
@@ -312,7 +331,7 @@ func TestB059AHugeAnswerCostsNoMemory(t *testing.T) {
 				}
 				n, err := io.Copy(io.Discard, resp.Body)
 				resp.Body.Close()
-				if err != nil || n != size {
+				if err != nil || n != int64(size) {
 					t.Fatalf("the client got %d bytes of %d: %v", n, size, err)
 				}
 				if grown := s.peakMemory() - before; grown > size/8 {

@@ -151,14 +151,15 @@ func TestHalfAnAnswerIsNotKept(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onServer(t, func(t *testing.T, s *server) {
-				a, err := s.try(request{key: "k", body: named, chaos: how})
+				body := is(s.b, named, oneTea)
+				a, err := s.try(request{key: "k", body: body, chaos: how})
 				if err == nil {
 					t.Errorf("half an answer came as a whole one: %v", a)
 				}
-				s.wantEffects(1)
-				whole := s.send(request{key: "k", body: named}).want(t, http.StatusOK, "executed")
-				if o := whole.order(t); o != s.wantEffects(1)[0] {
-					t.Errorf("the retry shows %+v", o)
+				s.wantEffects(is(s.b, 1, 0))
+				whole := s.send(request{key: "k", body: body}).want(t, is(s.b, http.StatusOK, http.StatusCreated), "executed")
+				if list := s.wantEffects(1); len(list) != 1 || whole.order(t) != list[0] {
+					t.Errorf("the retry shows %v, the shop has %+v", whole, list)
 				}
 			})
 		})

@@ -81,7 +81,7 @@ func TestB001PastTheWaitLimitThePressIsToldToComeBack(t *testing.T) {
 	onServer(t, func(t *testing.T, s *server) {
 		first := s.background(request{key: "k", chaos: "sleep_ms=4000"})
 		s.waitRunning(1)
-		s.send(request{key: "k", prefer: "wait=1"}).wantBusy(t)
+		s.duplicate(request{key: "k", prefer: "wait=1"})
 		(<-first).want(t, http.StatusCreated, "executed")
 		s.send(request{key: "k"}).want(t, http.StatusCreated, "replayed")
 		s.wantEffects(1)
@@ -89,25 +89,27 @@ func TestB001PastTheWaitLimitThePressIsToldToComeBack(t *testing.T) {
 }
 
 // Without one transaction for order and answer, what a 500 after the commit
-// left behind is caught by the order's own name.
+// left behind is caught by the order's own name. With one it has left nothing, and
+// no name is needed.
 func TestB002ABuyerWhosePageBrokeAfterTheOrderGetsThatOrder(t *testing.T) {
-	const named = `{"item":"tea","qty":1,"external_id":"basket-7"}`
 	for name, broken := range map[string]string{
 		"a 500":    "status=500&after=1",
 		"cut body": "panic=abort&bytes=4000",
 	} {
 		t.Run(name, func(t *testing.T) {
 			onServer(t, func(t *testing.T, s *server) {
-				a, err := s.try(request{key: "k", body: named, chaos: broken})
+				body := is(s.b, named, oneTea)
+				a, err := s.try(request{key: "k", body: body, chaos: broken})
 				if err == nil {
 					a.want(t, http.StatusInternalServerError, "released")
 				}
-				committed := s.wantEffects(1)[0]
-				again := s.send(request{key: "k", body: named}).want(t, http.StatusOK, "executed")
-				if got := again.order(t); got != committed {
-					t.Errorf("the buyer sees %+v, the shop has %+v", got, committed)
+				committed := s.wantEffects(is(s.b, 1, 0))
+				again := s.send(request{key: "k", body: body}).want(t, is(s.b, http.StatusOK, http.StatusCreated), "executed")
+				there := s.wantEffects(1)
+				if got := again.order(t); len(there) != 1 || got != there[0] || len(committed) == 1 && got != committed[0] {
+					t.Errorf("the buyer sees %+v, the shop had %+v and has %+v", got, committed, there)
 				}
-				s.send(request{key: "k", body: named}).wantReplayOf(t, again)
+				s.send(request{key: "k", body: body}).wantReplayOf(t, again)
 				s.wantEffects(1)
 			})
 		})
@@ -116,29 +118,27 @@ func TestB002ABuyerWhosePageBrokeAfterTheOrderGetsThatOrder(t *testing.T) {
 
 func TestB005FiveClicksOnTwoProcessesMakeOneOrder(t *testing.T) {
 	onEachStore(t, func(t *testing.T, b backend) {
-		store := b.flags(t)
-		one := startOn(t, b, store)
-		if !b.shared {
+		two := startTwo(t, b)
+		one := two[0]
+		if !b.durable {
 			eventually(t, "a warning that the keys are this process's alone", func() bool {
 				return strings.Contains(one.out.String(), "a second process would not see them")
 			})
 			return
 		}
-		two := startOn(t, b, store)
 		click := request{key: "click", prefer: "wait=10", chaos: "sleep_ms=300"}
 		var clicks []func() answer
 		for i := range 5 {
 			clicks = append(clicks, func() answer {
 				time.Sleep(time.Duration(i) * 20 * time.Millisecond)
-				return []*server{one, two}[i%2].send(click)
+				return two[i%2].send(click)
 			})
 		}
 		answers := parallel(clicks...)
 		if n := count(answers); n["executed"] != 1 || n["replayed"] != 4 {
 			t.Errorf("outcomes: %v, want 1 executed and 4 replayed", n)
 		}
-		one.wantEffects(1)
-		two.wantEffects(1)
+		wantEffectsOfTwo(two, 1)
 	})
 }
 
@@ -182,7 +182,7 @@ func TestB008ASecondRequestWhileTheFirstRunsIsNotRunAgain(t *testing.T) {
 	onServer(t, func(t *testing.T, s *server) {
 		first := s.background(request{key: "post", chaos: "sleep_ms=2500"})
 		s.waitRunning(1)
-		s.send(request{key: "post"}).wantBusy(t)
+		s.duplicate(request{key: "post"})
 		waited := s.send(request{key: "post", prefer: "wait=10"})
 		waited.wantReplayOf(t, (<-first).want(t, http.StatusCreated, "executed"))
 		s.wantEffects(1)

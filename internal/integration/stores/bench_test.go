@@ -183,6 +183,35 @@ func BenchmarkSQLiteGroupCommit(b *testing.B) {
 	}
 }
 
+// A request with one business insert, durable (synchronous=FULL), from 32 clients:
+// in a transaction with its record, sharing commits, against a bare handler that
+// commits its insert alone and has no record at all. The pools are as above.
+func BenchmarkSQLiteAtomic(b *testing.B) {
+	const insert = "INSERT INTO orders (item, qty) VALUES (?, ?)"
+	ctx := context.Background()
+	for _, conns := range []int{1, 32} {
+		b.Run(fmt.Sprintf("pool-of-%d", conns), func(b *testing.B) {
+			db := benchPool(b, durable, conns)
+			if _, err := db.Exec("CREATE TABLE orders (id INTEGER PRIMARY KEY, item TEXT NOT NULL, qty INTEGER NOT NULL) STRICT"); err != nil {
+				b.Fatal(err)
+			}
+			store := openStore(b, db, sqlitestore.Config{})
+			compare(b, 32, "x-bare-handler",
+				func(i uint64) error {
+					_, ran, err := store.Transact(ctx, benchClaim(i), func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
+						_, err := sqlitestore.Tx(ctx).ExecContext(ctx, insert, "notebook", 1)
+						return onceward.Commit, benchAnswer, err
+					})
+					if err == nil && !ran {
+						err = fmt.Errorf("request %d did not run", i)
+					}
+					return err
+				},
+				func(uint64) error { return commitAlone(ctx, db, insert, "notebook", 1) })
+		})
+	}
+}
+
 // A key that everybody asks for, replayed to 64 clients, against reading its row.
 func BenchmarkSQLiteHotReplay(b *testing.B) {
 	ctx := context.Background()

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -14,6 +15,7 @@ import (
 // spy stands between database/sql and the real driver: it writes down every
 // statement that is executed, and may hold one up or refuse it.
 type spy struct {
+	open       atomic.Int64 // statements prepared and not closed
 	mu         sync.Mutex
 	statements []string
 	before     func(statement string) error // called without the lock; nil: nothing
@@ -125,6 +127,7 @@ func (c *spyConn) PrepareContext(ctx context.Context, query string) (driver.Stmt
 	if err != nil {
 		return nil, err
 	}
+	c.spy.open.Add(1)
 	return &spyStmt{stmt, c.spy, query}, nil
 }
 
@@ -132,6 +135,11 @@ type spyStmt struct {
 	driver.Stmt
 	spy   *spy
 	query string
+}
+
+func (s *spyStmt) Close() error {
+	s.spy.open.Add(-1)
+	return s.Stmt.Close()
 }
 
 func (s *spyStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {

@@ -46,7 +46,8 @@ func (c plainConn) Prepare(query string) (driver.Stmt, error) {
 type plainStmt struct{ driver.Stmt }
 
 func (s plainStmt) Query(args []driver.Value) (driver.Rows, error) {
-	rows, err := s.Stmt.Query(args) //nolint:staticcheck // the point of it
+	//lint:ignore SA1019 the point of it
+	rows, err := s.Stmt.Query(args)
 	if err != nil {
 		return nil, err
 	}

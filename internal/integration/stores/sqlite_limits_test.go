@@ -16,18 +16,14 @@ import (
 // One handler that does not come back, and does not look at its context, delays the
 // others until its time is over and no longer; nothing of it is kept.
 func TestAStuckWorkDelaysOthersByItsLimit(t *testing.T) {
-	for name, limit := range map[string]func(context.Context) (context.Context, sqlitestore.Config){
-		"its context's": func(ctx context.Context) (context.Context, sqlitestore.Config) {
-			ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
-			t.Cleanup(cancel)
-			return ctx, sqlitestore.Config{}
-		},
-		"the store's": func(ctx context.Context) (context.Context, sqlitestore.Config) {
-			return ctx, sqlitestore.Config{MaxWork: 100 * time.Millisecond}
-		},
-	} {
+	for name, byContext := range map[string]bool{"its context's": true, "the store's": false} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cfg := limit(context.Background())
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			cfg, want := sqlitestore.Config{MaxWork: 200 * time.Millisecond}, context.DeadlineExceeded
+			if byContext {
+				cfg, want = sqlitestore.Config{MaxWork: -1}, context.Canceled
+			}
 			s := openShop(t, 1, cfg)
 			begun, release := make(chan struct{}), make(chan struct{})
 			stuck := make(chan error, 1)
@@ -44,6 +40,9 @@ func TestAStuckWorkDelaysOthersByItsLimit(t *testing.T) {
 				stuck <- err
 			}()
 			<-begun
+			if byContext {
+				cancel()
+			}
 			for i := range 3 { // while it is still there
 				s.mustOrder(keyName(i), 10+i)
 			}
@@ -53,8 +52,8 @@ func TestAStuckWorkDelaysOthersByItsLimit(t *testing.T) {
 			default:
 			}
 			close(release)
-			if err := <-stuck; !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, onceward.ErrInProgress) {
-				t.Errorf("the stuck one: %v, want its deadline", err)
+			if err := <-stuck; !errors.Is(err, want) || errors.Is(err, onceward.ErrInProgress) {
+				t.Errorf("the stuck one: %v, want %v", err, want)
 			}
 			if got := s.orders(); got != "k00 k01 k02" {
 				t.Errorf("the orders are %q", got)
@@ -260,129 +259,131 @@ func TestACommitThatNobodyKnowsOf(t *testing.T) {
 	}
 }
 
+// failing is a disk that fails at the n-th statement that it is asked for.
+type failing struct {
+	n     int
+	stays bool // it fails from then on
+
+	mu   sync.Mutex
+	seen int
+	at   string // the first statement that failed
+}
+
+var errDisk = errors.New("disk I/O error")
+
+func (f *failing) statement(text string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.seen++
+	if f.seen < f.n || f.seen > f.n && !f.stays {
+		return nil
+	}
+	if f.at == "" {
+		f.at = text
+	}
+	return errDisk
+}
+
 // A disk that fails at the n-th statement, once or from then on, for every n, before
-// the statement or after it was done: order and answer agree for each request, an
-// error means neither (or that nobody knows), and once the disk is well again all
-// the others can be ordered.
+// the statement was done or after it: order and answer agree for each request, an
+// error means neither (or that nobody knows), and once the disk is well again all of
+// them can be ordered.
 func TestErrorsAtEveryStatement(t *testing.T) {
-	const members = 4
-	broken := errors.New("disk I/O error")
-	verdicts := []onceward.Verdict{onceward.Commit, onceward.Undo, onceward.Commit, onceward.Abort}
-	for _, mode := range []string{"once", "from then on", "once, done", "from then on, done"} {
-		t.Run(mode, func(t *testing.T) {
+	for _, mode := range []struct {
+		name        string
+		stays, done bool
+	}{
+		{"once", false, false},
+		{"from then on", true, false},
+		{"once, when it was done", false, true},
+		{"from then on, when it was done", true, true},
+	} {
+		t.Run(mode.name, func(t *testing.T) {
 			s := openShop(t, 4, sqlitestore.Config{})
-			for n := 1; ; n++ {
-				name := func(i int) string { return fmt.Sprintf("%s%d-%d", keyName(i), n, i) }
-				var mu sync.Mutex
-				seen, hit := 0, false
-				fail := func(statement string) error {
-					mu.Lock()
-					defer mu.Unlock()
-					if seen++; seen == n || seen > n && strings.HasPrefix(mode, "from") {
-						hit = true
-						return broken
-					}
-					return nil
-				}
-				works := make([]workFunc, members)
-				for i := range works {
-					works[i] = func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
-						return verdicts[i], testAnswer(name(i)), insertOrder(ctx, name(i))
-					}
-				}
-				errs, rans := make([]error, members), make([]bool, members)
-				arm := func() {
-					if strings.Contains(mode, "done") {
-						s.spy.lose(fail)
-					} else {
-						s.spy.meet(fail)
-					}
-				}
-				var wg sync.WaitGroup
-				slow := s.spy.hold("COMMIT")
-				wg.Go(func() { s.store.Claim(context.Background(), testClaim(fmt.Sprint("gate", n), n)) })
-				<-slow.reached
-				for i := range works {
-					wg.Go(func() {
-						_, rans[i], errs[i] = s.store.Transact(context.Background(), testClaim(name(i), n<<8|i), works[i])
-					})
-					waitUntilQueued(t, i+2)
-				}
-				if !strings.Contains(mode, "done") {
-					// The held COMMIT has been asked for already.
-					arm()
-					close(slow.open)
-				} else {
-					gated := true
-					inner := fail
-					fail = func(statement string) error {
-						if gated {
-							gated = false // the gate's COMMIT
-							return nil
-						}
-						return inner(statement)
-					}
-					arm()
-					close(slow.open)
-				}
-				wg.Wait()
-				s.spy.meet(nil)
-				s.spy.lose(nil)
-				for i := range works {
-					rec, found, err := s.store.Look(t.Context(), testClaim(name(i), 1).Key)
-					if err != nil {
-						t.Fatal(err)
-					}
-					var rows int
-					if err := s.db.QueryRow("SELECT count(*) FROM orders WHERE name = ?", name(i)).Scan(&rows); err != nil {
-						t.Fatal(err)
-					}
-					kept := found && rec.State == onceward.Completed
-					wantRows := 0
-					if kept && verdicts[i] == onceward.Commit {
-						wantRows = 1
-					}
-					unknown := errors.Is(errs[i], onceward.ErrInProgress)
-					switch {
-					case rows != wantRows:
-						t.Errorf("statement %d, %v: %d orders and answered %v (%v)", n, verdicts[i], rows, kept, errs[i])
-					case errs[i] != nil && kept && !unknown:
-						t.Errorf("statement %d, %v: the error %v for what is kept", n, verdicts[i], errs[i])
-					case errs[i] == nil && (!rans[i] || kept != (verdicts[i] != onceward.Abort)):
-						t.Errorf("statement %d, %v: no error, ran %v, answered %v", n, verdicts[i], rans[i], kept)
-					}
-					if mode == "once" && errs[i] != nil && !errors.Is(errs[i], broken) {
-						t.Errorf("statement %d, %v: %v", n, verdicts[i], errs[i])
-					}
-				}
-				failed := 0
-				for _, err := range errs {
-					if err != nil {
-						failed++
-					}
-				}
-				if mode == "once" && failed > 1 && n > 2 {
-					t.Errorf("statement %d failed once and %d of %d requests have an error: %v", n, failed, members, errs)
-				}
-				for i := range works { // well again
-					if verdicts[i] == onceward.Abort {
-						continue
-					}
-					if _, _, err := s.store.Transact(t.Context(), testClaim(name(i), n<<8|i|1<<20), works[i]); err != nil {
-						t.Fatalf("statement %d: afterwards %v", n, err)
-					}
-				}
-				if t.Failed() {
-					t.FailNow()
-				}
-				if !hit {
+			for n := 1; !t.Failed(); n++ {
+				disk := &failing{n: n, stays: mode.stays}
+				failAtOneStatement(s, n, disk, mode.done)
+				if disk.at == "" {
 					if n < 20 {
-						t.Fatalf("only %d statements were met", n)
+						t.Errorf("only %d statements were met", n)
 					}
 					break
 				}
 			}
 		})
+	}
+}
+
+func failAtOneStatement(s *shop, n int, disk *failing, done bool) {
+	s.Helper()
+	verdicts := []onceward.Verdict{onceward.Commit, onceward.Undo, onceward.Commit, onceward.Abort}
+	name := func(i int) string { return fmt.Sprintf("round-%d-%d", n, i) }
+	transact := func(i, token int) (bool, error) {
+		_, ran, err := s.store.Transact(context.Background(), testClaim(name(i), token), func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
+			return verdicts[i], testAnswer(name(i)), insertOrder(ctx, name(i))
+		})
+		return ran, err
+	}
+	errs, rans := make([]error, len(verdicts)), make([]bool, len(verdicts))
+	// They gather behind a commit that is held up and does not count.
+	slow := s.spy.hold("COMMIT")
+	var wg sync.WaitGroup
+	wg.Go(func() { s.store.Claim(context.Background(), testClaim(fmt.Sprint("gate-", n), 1)) })
+	<-slow.reached
+	for i := range verdicts {
+		wg.Go(func() { rans[i], errs[i] = transact(i, 10+i) })
+		waitUntilQueued(s, i+2)
+	}
+	if done {
+		var gate sync.Once
+		s.spy.lose(func(statement string) (err error) {
+			first := false
+			gate.Do(func() { first = true })
+			if first {
+				return nil
+			}
+			return disk.statement(statement)
+		})
+	} else {
+		s.spy.meet(disk.statement)
+	}
+	close(slow.open)
+	wg.Wait()
+	s.spy.meet(nil)
+	s.spy.lose(nil)
+
+	failed := 0
+	for i, verdict := range verdicts {
+		kept := s.answered(name(i)) != ""
+		var rows, want int
+		if err := s.db.QueryRow("SELECT count(*) FROM orders WHERE name = ?", name(i)).Scan(&rows); err != nil {
+			s.Fatal(err)
+		}
+		if kept && verdict == onceward.Commit {
+			want = 1
+		}
+		if errs[i] != nil {
+			failed++
+		}
+		switch {
+		case rows != want:
+			s.Errorf("statement %d (%s), %v: %d orders and answered %v (%v)", n, disk.at, verdict, rows, kept, errs[i])
+		case errs[i] != nil && kept && !errors.Is(errs[i], onceward.ErrInProgress):
+			s.Errorf("statement %d (%s), %v: the error %v for what is kept", n, disk.at, verdict, errs[i])
+		case errs[i] == nil && (!rans[i] || kept != (verdict != onceward.Abort)):
+			s.Errorf("statement %d (%s), %v: no error, ran %v, answered %v", n, disk.at, verdict, rans[i], kept)
+		case errs[i] != nil && !errors.Is(errs[i], errDisk) && !errors.Is(errs[i], sqlitestore.ErrShared):
+			s.Errorf("statement %d (%s), %v: %v", n, disk.at, verdict, errs[i])
+		}
+	}
+	// Without a transaction nobody can be served; every other failure is one's own.
+	if !disk.stays && failed > 1 && disk.at != "BEGIN IMMEDIATE" && !strings.HasPrefix(disk.at, "PRAGMA") {
+		s.Errorf("statement %d (%s) failed once and %d requests have an error: %v", n, disk.at, failed, errs)
+	}
+	for i := range verdicts { // well again
+		if _, err := transact(i, 20+i); err != nil {
+			s.Fatalf("statement %d (%s): afterwards %v", n, disk.at, err)
+		}
 	}
 }
 

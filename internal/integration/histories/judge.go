@@ -1,0 +1,226 @@
+package histories
+
+import (
+	"cmp"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// model is the contract as Porcupine takes it, searched with a guide or nil.
+func model(g *guide) porcupine.Model {
+	m := porcupine.NondeterministicModel{
+		Init: func() []any { return []any{state{}} },
+		Step: func(s, input, _ any) []any {
+			next := g.step(s.(state), input.(*Op))
+			boxed := make([]any, len(next))
+			for i := range next {
+				boxed[i] = next[i]
+			}
+			return boxed
+		},
+		Equal:             func(a, b any) bool { return a.(state) == b.(state) },
+		Hash:              func(s any) uint64 { return s.(state).hash() },
+		DescribeOperation: func(input, _ any) string { return input.(*Op).String() },
+		DescribeState:     func(s any) string { return s.(state).String() },
+	}
+	return m.ToModel()
+}
+
+// Verdict is what [Judge] found.
+type Verdict struct {
+	Ops, Keys int
+	Unknown   int      // calls whose answer nobody heard
+	Wrong     []string // a story for each key whose calls fit no order
+	Undecided []string // and for each that could not be decided in time
+}
+
+// patience is how long Porcupine may think about one key.
+const patience = 30 * time.Second
+
+// Judge looks, key by key, for an order of the calls that the contract allows.
+// The error tells of a history that cannot be judged.
+func Judge(ops []*Op) (Verdict, error) {
+	if err := steady(ops); err != nil {
+		return Verdict{}, err
+	}
+	byKey := map[int][]*Op{}
+	v := Verdict{Ops: len(ops)}
+	for _, o := range ops {
+		byKey[o.Key] = append(byKey[o.Key], o)
+		if o.Result == Unknown {
+			v.Unknown++
+		}
+	}
+	v.Keys = len(byKey)
+	keys := make(chan int)
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for key := range keys {
+				history := byKey[key]
+				slices.SortFunc(history, func(a, b *Op) int { return cmp.Compare(a.begun(), b.begun()) })
+				result := check(history)
+				if result == porcupine.Ok {
+					continue
+				}
+				mu.Lock()
+				if result == porcupine.Illegal {
+					v.Wrong = append(v.Wrong, story(key, history))
+				} else {
+					v.Undecided = append(v.Undecided, story(key, history))
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for key := range byKey {
+		keys <- key
+	}
+	close(keys)
+	wg.Wait()
+	return v, nil
+}
+
+// check asks quick questions first: an order that is found in a narrower search
+// settles it. A call that nobody heard the answer of may never have happened, and
+// each of them doubles the orders that there are; and see guide.
+func check(history []*Op) porcupine.CheckResult {
+	history = thin(history)
+	answered := without(history, Claim, Extend, Complete, Release)
+	seen := without(history, Claim, Complete)
+	for _, question := range []struct {
+		history  []*Op
+		guide    *guide
+		patience time.Duration
+	}{
+		{answered, guideTo(answered), patience / 10},
+		{seen, guideTo(seen), patience / 10},
+		{history, guideTo(history), patience / 10},
+	} {
+		if porcupine.CheckOperationsTimeout(model(question.guide), operations(question.history), question.patience) == porcupine.Ok {
+			return porcupine.Ok
+		}
+	}
+	return porcupine.CheckOperationsTimeout(model(nil), operations(history), patience)
+}
+
+func operations(history []*Op) []porcupine.Operation {
+	all := make([]porcupine.Operation, len(history))
+	for i, o := range history {
+		all[i] = porcupine.Operation{ClientId: o.Client, Input: o, Call: o.begun(), Return: o.ended()}
+	}
+	return all
+}
+
+// without leaves out the unanswered calls of some kinds of which nobody ever saw
+// an effect: no record with the claim's token, none with the answer.
+func without(history []*Op, kinds ...Kind) []*Op {
+	tokens, bodies := map[uint64]bool{}, map[string]bool{}
+	for _, o := range history {
+		switch o.Result {
+		case Claimed, Taken:
+			tokens[o.Seen.Token], bodies[o.Seen.Body] = true, true
+		case Done:
+			if o.Kind != Release {
+				tokens[o.Token] = true
+			}
+		}
+	}
+	var kept []*Op
+	for _, o := range history {
+		seen := o.Kind == Claim && tokens[o.Token] || o.Kind == Complete && bodies[o.Body]
+		if o.Result != Unknown || seen || !slices.Contains(kinds, o.Kind) {
+			kept = append(kept, o)
+		}
+	}
+	return kept
+}
+
+// steady refuses a history during which somebody set the wall clock, which
+// stores that share a file measure with.
+func steady(ops []*Op) error {
+	if len(ops) == 0 {
+		return fmt.Errorf("histories: there is nothing to judge")
+	}
+	low, high := ops[0].Wall, ops[0].Wall
+	for _, o := range ops {
+		low, high = min(low, o.Wall), max(high, o.Wall)
+	}
+	if high-low > slack/2 {
+		return fmt.Errorf("histories: the wall clock was set by %v during the run: run it again", time.Duration(high-low))
+	}
+	return nil
+}
+
+// thin leaves out what tells nothing new. It only ever drops calls that change
+// nothing, so what is left is linearizable if all of it was. Without it a hot
+// key's hundred onlookers, in every order, would keep Porcupine busy for ever.
+//
+// Of refused claims that saw the same, the earliest end and the latest beginning
+// hold all others' moments, since a token is claimed once and each state of its
+// record is one stretch of time; a chain of non-overlapping ones stays too, for
+// the leases that they tell of. And who never had a claim is told so rightly.
+func thin(history []*Op) []*Op {
+	seen := map[Seen][]*Op{}
+	had := map[uint64]bool{} // tokens that may have had a claim
+	for _, o := range history {
+		switch {
+		case o.Kind == Claim && o.Result == Taken:
+			version := o.Seen
+			version.Left = 0
+			seen[version] = append(seen[version], o)
+			had[o.Seen.Token] = true
+		case o.Kind == Claim, o.Kind != Release && o.Result == Done:
+			had[o.Token] = true
+		}
+	}
+	drop := map[*Op]bool{}
+	for _, same := range seen {
+		first, last := same[0], same[0]
+		for _, o := range same {
+			if o.ended() < first.ended() {
+				first = o
+			}
+			if o.begun() > last.begun() {
+				last = o
+			}
+		}
+		var until int64
+		for _, o := range same { // in the order of their beginnings
+			switch {
+			case o.begun() > until:
+				until = o.ended()
+			case o != first && o != last:
+				drop[o] = true
+			}
+		}
+	}
+	kept := make([]*Op, 0, len(history))
+	for _, o := range history {
+		if !drop[o] && (o.Kind == Claim || had[o.Token]) {
+			kept = append(kept, o)
+		}
+	}
+	return kept
+}
+
+// story tells a key's whole history.
+func story(key int, history []*Op) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "key %d:\n", key)
+	start := history[0].begun()
+	for _, o := range history {
+		told := *o
+		told.At -= start
+		told.Until -= start
+		fmt.Fprintf(&b, "  %v\n", &told)
+	}
+	return b.String()
+}
