@@ -68,6 +68,7 @@ type aim struct {
 	armed      atomics.Bool // the request has come
 	statements atomics.Int64
 	once       sync.Once
+	resume     chan struct{} // closed when a victim that waits may go on
 }
 
 // step is called at each step.
@@ -98,6 +99,12 @@ func (a *aim) statement(do func() error) error {
 func (a *aim) strike() {
 	a.once.Do(func() {
 		fmt.Println("reached")
+		if a.point.Fault == wait {
+			if err := a.pause(); err != nil {
+				panic(err)
+			}
+			return
+		}
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		sig := syscall.SIGKILL

@@ -42,6 +42,8 @@ var matrix = map[string]map[string]outcome{
 	rowCutCall:      {rerun: {1, false}, hold: {1, false}, resolve: {1, false}, atomic: {1, false}},
 	rowCutFailed:    {rerun: {1, false}, hold: {0, true}, resolve: {1, false}, atomic: {1, false}},
 	rowCutCommit:    {rerun: {2, false}, hold: {1, true}, resolve: {1, false}, atomic: {1, false}},
+	rowOutageShort:  {rerun: {1, false}, hold: {1, false}, resolve: {1, false}, atomic: {1, false}},
+	rowOutageLong:   {rerun: {2, false}, hold: {1, true}, resolve: {1, false}, atomic: {1, false}},
 	rowStoppedLate:  {rerun: {2, false}, hold: {1, false}, resolve: {1, false}, atomic: {1, false}},
 }
 

@@ -27,6 +27,7 @@ type lane struct {
 	place   place
 	mode    string
 	site    site
+	lease   time.Duration
 	healthy *process
 	runs    int
 }
@@ -37,7 +38,7 @@ func openLanes(t *testing.T, pl place, mode string, n int) []*lane {
 	lanes, failed := make([]*lane, n), make([]error, n)
 	var starting sync.WaitGroup
 	for i := range lanes {
-		l := &lane{place: pl, mode: mode, site: pl.open(t)}
+		l := &lane{place: pl, mode: mode, site: pl.open(t), lease: lease}
 		lanes[i] = l
 		starting.Go(func() { l.healthy, failed[i] = l.start("healthy", point{}, "") })
 	}
@@ -63,7 +64,7 @@ const (
 // start starts a victim.
 func (l *lane) start(name string, at point, via string) (*process, error) {
 	p := l.site.plan(via)
-	p.Store, p.Mode, p.Name, p.Point, p.Lease = l.place.name, l.mode, name, at, lease
+	p.Store, p.Mode, p.Name, p.Point, p.Lease = l.place.name, l.mode, name, at, l.lease
 	p.StoreTimeout, p.MaxTransaction = storeTime, workTime
 	if at != (point{}) && (at.Fault != stop || l.mode != atomic) {
 		p.StoreTimeout, p.MaxTransaction = 20*time.Second, 20*time.Second
@@ -78,7 +79,7 @@ func (l *lane) freedWithin() time.Duration {
 	if l.mode == atomic {
 		return storeTime + workTime + time.Second + margin
 	}
-	return lease + margin
+	return l.lease + margin
 }
 
 // result is what came of a point.

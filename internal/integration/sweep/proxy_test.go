@@ -33,6 +33,7 @@ type proxy struct {
 	wait   <-chan struct{} // if not nil, a message that was to be struck before is kept until it is closed; else dropped
 	near   []net.Conn      // to victims
 	far    []net.Conn      // to the server
+	down   bool            // new connections are refused
 	closed bool
 }
 
@@ -95,7 +96,7 @@ func (p *proxy) cut() {
 func (p *proxy) keep(near, far net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
+	if p.closed || p.down {
 		return false
 	}
 	p.near, p.far = append(p.near, near), append(p.far, far)

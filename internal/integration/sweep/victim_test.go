@@ -63,7 +63,7 @@ func runVictim(spec string) int {
 	v := &victim{}
 	err := json.Unmarshal([]byte(spec), &v.plan)
 	if err == nil {
-		v.aim.point = v.plan.Point
+		v.aim.point, v.aim.resume = v.plan.Point, make(chan struct{})
 		err = v.run()
 	}
 	if err != nil {
@@ -99,6 +99,7 @@ func (v *victim) run() error {
 	mux.HandleFunc("GET /statements", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, v.aim.statements.Load())
 	})
+	mux.HandleFunc("POST /go", v.aim.goOn)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
