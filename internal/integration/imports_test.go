@@ -127,6 +127,8 @@ func TestTheRootPackageImportsNoPackageOfItsUsers(t *testing.T) {
 var stores = map[string]string{
 	module + "/memstore":    "",
 	module + "/sqlitestore": "",
+	module + "/pgxstore":    "github.com/jackc/pgx/v5",
+	module + "/redisstore":  "github.com/redis/go-redis/v9",
 }
 
 func TestStoresImportTheRootAndTheirClientOnly(t *testing.T) {
