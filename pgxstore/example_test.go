@@ -65,4 +65,6 @@ func ExampleSchema() {
 	// CREATE TABLE IF NOT EXISTS idempotency_schema (version integer NOT NULL);
 	// CREATE TABLE idempotency_keys
 	// CREATE INDEX idempotency_keys_sweep ON idempotency_keys (sweep_at) WHERE sweep_at IS NOT NULL;
+	// CREATE TABLE idempotency_audit
+	// CREATE INDEX idempotency_audit_key ON idempotency_audit (scope, key);
 }

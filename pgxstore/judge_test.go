@@ -124,15 +124,17 @@ func TestWhatEndsATransactionIsSeen(t *testing.T) {
 	}
 }
 
-func TestLockNamesTellKeysApart(t *testing.T) {
+func TestLockNamesTellKeysAndTablesApart(t *testing.T) {
 	seen := map[int64]string{}
-	for _, scope := range []string{"a", "b", ""} {
-		for _, key := range []string{"a", "b", ""} {
-			id := lockID(onceward.NewKey(scope, key))
-			if other, there := seen[id]; there {
-				t.Errorf("%q/%q has the lock of %s", scope, key, other)
+	for _, table := range []uint32{0, 16384, 16385} {
+		for _, scope := range []string{"a", "b", ""} {
+			for _, key := range []string{"a", "b", ""} {
+				id := lockID(table, onceward.NewKey(scope, key))
+				if other, there := seen[id]; there {
+					t.Errorf("%d/%q/%q has the lock of %s", table, scope, key, other)
+				}
+				seen[id] = fmt.Sprintf("%d/%q/%q", table, scope, key)
 			}
-			seen[id] = scope + "/" + key
 		}
 	}
 }

@@ -74,6 +74,7 @@ type Store struct {
 	pool    *pgxpool.Pool
 	reserve *pgxpool.Pool // nil: there is none
 	slots   chan struct{} // as many as reserve has connections
+	table   uint32        // the number of idempotency_keys
 	begin   string        // how Transact begins
 	apart   bool          // Transact looks in a transaction of its own, before it begins
 	wrap    bool          // statements need a BEGIN to be READ COMMITTED
@@ -121,6 +122,10 @@ func New(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Store, error) {
 	s.apart = isolation == string(pgx.Serializable)
 	if err := migrate(ctx, pool); err != nil {
 		return nil, err
+	}
+	// By its number the locks of two applications with a schema each are apart.
+	if err := pool.QueryRow(ctx, "SELECT 'idempotency_keys'::regclass::oid").Scan(&s.table); err != nil {
+		return nil, fmt.Errorf("pgxstore: %w", err)
 	}
 	if cfg.Reserve == 0 {
 		cfg.Reserve = 2

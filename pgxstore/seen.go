@@ -13,7 +13,7 @@ import (
 type seen struct{ slots [1 << 13]atomic.Uint64 }
 
 func (s *seen) at(key onceward.Key) (*atomic.Uint64, uint64) {
-	name := uint64(lockID(key))
+	name := uint64(lockID(0, key))
 	return &s.slots[binary.BigEndian.Uint64(key.ID[8:])%uint64(len(s.slots))], name
 }
 

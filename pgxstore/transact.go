@@ -300,19 +300,19 @@ func (s *Store) open(ctx context.Context, conn *pgx.Conn, c *onceward.Claim) (o 
 		batch.Queue(selectRow, c.Key.Scope[:], c.Key.ID[:])
 		batch.Queue("COMMIT")
 		batch.Queue(s.begin)
-		batch.Queue(tryLock, lockID(c.Key), idle)
+		batch.Queue(tryLock, lockID(s.table, c.Key), idle)
 		return o, flight(ctx, conn, batch, nil, look, nil, nil, lock)
 	}
 	batch.Queue(s.begin)
-	batch.Queue(tryLock, lockID(c.Key), idle)
+	batch.Queue(tryLock, lockID(s.table, c.Key), idle)
 	batch.Queue(selectRow, c.Key.Scope[:], c.Key.ID[:])
 	return o, flight(ctx, conn, batch, nil, lock, look)
 }
 
-// lockID names a key among the database's advisory locks. Two keys of one name
-// would only see each other in progress.
-func lockID(key onceward.Key) int64 {
-	return int64(binary.BigEndian.Uint64(key.ID[:]) ^ bits.RotateLeft64(binary.BigEndian.Uint64(key.Scope[:]), 32))
+// lockID names a key of a table among the database's advisory locks. Two keys of
+// one name would only see each other in progress.
+func lockID(table uint32, key onceward.Key) int64 {
+	return int64(binary.BigEndian.Uint64(key.ID[:]) ^ bits.RotateLeft64(binary.BigEndian.Uint64(key.Scope[:]), 32) ^ uint64(table)<<16)
 }
 
 // undo rolls the work back, and says if that was no longer possible.
@@ -366,7 +366,7 @@ func (s *Store) finish(ctx context.Context, conn *pgx.Conn, c *onceward.Claim, o
 	var readers []func(pgx.Rows) error
 	if o.started == nil {
 		batch.Queue(beginReadCommitted)
-		batch.Queue(lockOrFail, lockID(c.Key))
+		batch.Queue(lockOrFail, lockID(s.table, c.Key))
 		readers = append(readers, nil, nil)
 	}
 	batch.Queue(query, args...)
@@ -426,6 +426,6 @@ func (s *Store) peek(ctx context.Context, c *onceward.Claim) (o opened, err erro
 	}
 	defer release()
 	defer rollback(conn.Conn())
-	look := Store{begin: beginReadCommitted}
+	look := Store{begin: beginReadCommitted, table: s.table}
 	return look.open(ctx, conn.Conn(), c)
 }

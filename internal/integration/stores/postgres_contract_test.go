@@ -50,7 +50,7 @@ func openPgStore(t testing.TB, pool *pgxpool.Pool, cfg pgxstore.Config) *pgxstor
 
 // pgSchemas returns a function that makes an empty schema in one database and
 // returns the connection string for it: many times faster than a database for
-// each of many tests. Advisory locks are common to all of them.
+// each of many tests.
 func pgSchemas(t testing.TB, dsn string) func(testing.TB) string {
 	t.Helper()
 	admin := openPgPool(t, dsn)
@@ -65,15 +65,44 @@ func pgSchemas(t testing.TB, dsn string) func(testing.TB) string {
 	}
 }
 
+// pgEffects is a store beside business data.
+type pgEffects struct {
+	*pgxstore.Store
+	pool *pgxpool.Pool
+}
+
+// pgContract holds a store on each of the pools to the contract.
+func pgContract(t *testing.T, cfg pgxstore.Config, unit time.Duration, open func(t testing.TB) *pgxpool.Pool) {
+	t.Helper()
+	storetest.Run(t, storetest.Config{
+		Unit: unit,
+		New: func(t testing.TB) onceward.Store {
+			pool := open(t)
+			if _, err := pool.Exec(context.Background(), "CREATE TABLE effects (id serial)"); err != nil {
+				t.Fatal(err)
+			}
+			return &pgEffects{openPgStore(t, pool, cfg), pool}
+		},
+		Work: func(ctx context.Context) error {
+			_, err := pgxstore.Tx(ctx).Exec(ctx, "INSERT INTO effects DEFAULT VALUES")
+			return err
+		},
+		Effects: func(t testing.TB, store onceward.Store) (n int) {
+			if err := store.(*pgEffects).pool.QueryRow(context.Background(), "SELECT count(*) FROM effects").Scan(&n); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		},
+	})
+}
+
 // B087: the contract holds whatever the isolation of the database's transactions is.
 func TestPostgresKeepsTheContract(t *testing.T) {
 	for _, isolation := range []string{"read committed", "repeatable read", "serializable"} {
 		t.Run(isolation, func(t *testing.T) {
 			schema := pgSchemas(t, servers.Postgres(t))
-			storetest.Run(t, storetest.Config{
-				New: func(t testing.TB) onceward.Store {
-					return openPgStore(t, openPgPool(t, schema(t), "default_transaction_isolation", isolation), pgxstore.Config{})
-				},
+			pgContract(t, pgxstore.Config{}, 0, func(t testing.TB) *pgxpool.Pool {
+				return openPgPool(t, schema(t), "default_transaction_isolation", isolation)
 			})
 		})
 	}
@@ -85,10 +114,8 @@ func TestPostgresKeepsTheContractInEveryMode(t *testing.T) {
 	for _, mode := range []string{"cache_describe", "describe_exec", "simple_protocol"} {
 		t.Run(mode, func(t *testing.T) {
 			schema := pgSchemas(t, servers.Postgres(t))
-			storetest.Run(t, storetest.Config{
-				New: func(t testing.TB) onceward.Store {
-					return openPgStore(t, openPgPool(t, schema(t), "default_query_exec_mode", mode, "pool_max_conns", "1"), pgxstore.Config{Reserve: -1})
-				},
+			pgContract(t, pgxstore.Config{Reserve: -1}, 0, func(t testing.TB) *pgxpool.Pool {
+				return openPgPool(t, schema(t), "default_query_exec_mode", mode, "pool_max_conns", "1")
 			})
 		})
 	}
@@ -113,11 +140,7 @@ func throughPooler(t testing.TB, pooled, dsn string) string {
 // session and the next one another.
 func TestPostgresKeepsTheContractThroughAPooler(t *testing.T) {
 	pooled := servers.PgBouncer(t, servers.Postgres(t))
-	storetest.Run(t, storetest.Config{
-		Unit: 60 * time.Millisecond,
-		New: func(t testing.TB) onceward.Store {
-			pool := openPgPool(t, throughPooler(t, pooled, servers.Postgres(t)), "default_query_exec_mode", "exec")
-			return openPgStore(t, pool, pgxstore.Config{})
-		},
+	pgContract(t, pgxstore.Config{}, 60*time.Millisecond, func(t testing.TB) *pgxpool.Pool {
+		return openPgPool(t, throughPooler(t, pooled, servers.Postgres(t)), "default_query_exec_mode", "exec")
 	})
 }
