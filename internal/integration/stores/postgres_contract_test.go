@@ -65,14 +65,42 @@ func pgSchemas(t testing.TB, dsn string) func(testing.TB) string {
 	}
 }
 
+// pgEffects is a store in a schema that has business data beside the records.
+type pgEffects struct {
+	*pgxstore.Store
+	pool *pgxpool.Pool
+}
+
+func newPgEffects(t testing.TB, pool *pgxpool.Pool, cfg pgxstore.Config) *pgEffects {
+	t.Helper()
+	if _, err := pool.Exec(context.Background(), "CREATE TABLE effects (name text)"); err != nil {
+		t.Fatal(err)
+	}
+	return &pgEffects{openPgStore(t, pool, cfg), pool}
+}
+
+func addPgEffect(ctx context.Context) error {
+	_, err := pgxstore.Tx(ctx).Exec(ctx, "INSERT INTO effects VALUES ('row')")
+	return err
+}
+
+func countPgEffects(t testing.TB, store onceward.Store) (n int) {
+	t.Helper()
+	if err := store.(*pgEffects).pool.QueryRow(context.Background(), "SELECT count(*) FROM effects").Scan(&n); err != nil {
+		t.Error(err)
+	}
+	return n
+}
+
 // B087: the contract holds whatever the isolation of the database's transactions is.
 func TestPostgresKeepsTheContract(t *testing.T) {
 	for _, isolation := range []string{"read committed", "repeatable read", "serializable"} {
 		t.Run(isolation, func(t *testing.T) {
 			schema := pgSchemas(t, servers.Postgres(t))
 			storetest.Run(t, storetest.Config{
+				Work: addPgEffect, Effects: countPgEffects,
 				New: func(t testing.TB) onceward.Store {
-					return openPgStore(t, openPgPool(t, schema(t), "default_transaction_isolation", isolation), pgxstore.Config{})
+					return newPgEffects(t, openPgPool(t, schema(t), "default_transaction_isolation", isolation), pgxstore.Config{})
 				},
 			})
 		})
@@ -86,8 +114,9 @@ func TestPostgresKeepsTheContractInEveryMode(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			schema := pgSchemas(t, servers.Postgres(t))
 			storetest.Run(t, storetest.Config{
+				Work: addPgEffect, Effects: countPgEffects,
 				New: func(t testing.TB) onceward.Store {
-					return openPgStore(t, openPgPool(t, schema(t), "default_query_exec_mode", mode, "pool_max_conns", "1"), pgxstore.Config{Reserve: -1})
+					return newPgEffects(t, openPgPool(t, schema(t), "default_query_exec_mode", mode, "pool_max_conns", "1"), pgxstore.Config{Reserve: -1})
 				},
 			})
 		})
@@ -114,10 +143,11 @@ func throughPooler(t testing.TB, pooled, dsn string) string {
 func TestPostgresKeepsTheContractThroughAPooler(t *testing.T) {
 	pooled := servers.PgBouncer(t, servers.Postgres(t))
 	storetest.Run(t, storetest.Config{
+		Work: addPgEffect, Effects: countPgEffects,
 		Unit: 60 * time.Millisecond,
 		New: func(t testing.TB) onceward.Store {
 			pool := openPgPool(t, throughPooler(t, pooled, servers.Postgres(t)), "default_query_exec_mode", "exec")
-			return openPgStore(t, pool, pgxstore.Config{})
+			return newPgEffects(t, pool, pgxstore.Config{})
 		},
 	})
 }
