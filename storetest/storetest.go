@@ -147,7 +147,7 @@ func (c Case) Test(t testing.TB, cfg Config) {
 	if c.needs&transactor != 0 && (cfg.Work == nil || cfg.Effects == nil) {
 		t.Fatal("storetest: Config.Work and Config.Effects are missing; a store that has no transactions says so with Config.NoTransactor")
 	}
-	c.run(&env{TB: t, cfg: cfg, store: cfg.New(t), ctx: ctx, unit: unit})
+	c.run(&env{TB: t, name: c.Name, cfg: cfg, store: cfg.New(t), ctx: ctx, unit: unit})
 }
 
 // inTime runs f with a key of its own and a time of n units that calls in a row
@@ -172,6 +172,7 @@ const long = time.Hour
 // env is what a case works with.
 type env struct {
 	testing.TB
+	name  string // the case's
 	cfg   Config
 	store onceward.Store
 	ctx   context.Context

@@ -22,6 +22,16 @@ func (e *env) transact(c onceward.Claim, verdict onceward.Verdict, body string) 
 	return rec, ran, calls
 }
 
+// request is claimOf under a key that no other case uses: a store may know of a
+// transaction by something that all the stores of one server share.
+func (e *env) request(tok onceward.Token) onceward.Claim {
+	c := claimOf(tok)
+	c.Key = e.key("key-1")
+	return c
+}
+
+func (e *env) key(name string) onceward.Key { return onceward.NewKey("user-1", e.name+" "+name) }
+
 func (e *env) transactor() onceward.Transactor {
 	e.Helper()
 	return mustBe[onceward.Transactor](e, "Transactor")
@@ -61,7 +71,7 @@ var transactCases = []Case{
 		Explain: "the work and its answer are committed together: one without the other is a doubled or a lost action",
 		needs:   transactor,
 		run: func(e *env) {
-			c := claimOf(token(1))
+			c := e.request(token(1))
 			e.mustHave(e.mustRun(c, onceward.Commit, "done", "an absent key"), "done", "the record of the run")
 			e.mustCount(1, "after Commit")
 			e.mustReplay(c, "done", "the next claim")
@@ -72,12 +82,12 @@ var transactCases = []Case{
 		Explain: "after a 500 the repeat must be a real one, on data that the failed try did not touch",
 		needs:   transactor,
 		run: func(e *env) {
-			c := claimOf(token(1))
+			c := e.request(token(1))
 			if rec := e.mustRun(c, onceward.Abort, "failed", "an absent key"); rec.State != 0 {
 				e.Errorf("the record after Abort is %v, want the zero Record", rec.State)
 			}
 			e.mustCount(0, "after Abort")
-			e.mustClaim(claimOf(token(2)), "a claim after Abort")
+			e.mustClaim(e.request(token(2)), "a claim after Abort")
 		},
 	},
 	{
@@ -85,7 +95,7 @@ var transactCases = []Case{
 		Explain: "a refusal is final and the same for every repeat, and leaves nothing of what was written before it",
 		needs:   transactor,
 		run: func(e *env) {
-			c := claimOf(token(1))
+			c := e.request(token(1))
 			e.mustHave(e.mustRun(c, onceward.Undo, "refused", "an absent key"), "refused", "the record of the run")
 			e.mustCount(0, "after Undo")
 			e.mustReplay(c, "refused", "the next claim")
@@ -97,7 +107,7 @@ var transactCases = []Case{
 		needs:   transactor,
 		run: func(e *env) {
 			broken := errors.New("the work failed")
-			_, ran, err := e.transactor().Transact(e.ctx, claimOf(token(1)), func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
+			_, ran, err := e.transactor().Transact(e.ctx, e.request(token(1)), func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
 				if err := e.cfg.Work(ctx); err != nil {
 					return onceward.Abort, nil, err
 				}
@@ -107,7 +117,7 @@ var transactCases = []Case{
 				e.Errorf("Transact says ran=%v and %v, want the work's own error", ran, err)
 			}
 			e.mustCount(0, "after the error")
-			e.mustClaim(claimOf(token(2)), "a claim after the error")
+			e.mustClaim(e.request(token(2)), "a claim after the error")
 		},
 	},
 	{
@@ -118,7 +128,7 @@ var transactCases = []Case{
 			t := e.transactor()
 			panicked := func() (p any) {
 				defer func() { p = recover() }()
-				t.Transact(e.ctx, claimOf(token(1)), func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
+				t.Transact(e.ctx, e.request(token(1)), func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
 					if err := e.cfg.Work(ctx); err != nil {
 						return onceward.Abort, nil, err
 					}
@@ -130,7 +140,7 @@ var transactCases = []Case{
 				e.Errorf("the caller of Transact got the panic %v, want the work's own", panicked)
 			}
 			e.mustCount(0, "after the panic")
-			e.mustClaim(claimOf(token(2)), "a claim after the panic")
+			e.mustClaim(e.request(token(2)), "a claim after the panic")
 		},
 	},
 	{
@@ -138,8 +148,8 @@ var transactCases = []Case{
 		Explain: "the repeat gets the first answer and nothing is written again (B083)",
 		needs:   transactor,
 		run: func(e *env) {
-			e.mustRun(claimOf(token(1)), onceward.Commit, "first", "an absent key")
-			e.mustHave(e.mustNotRun(claimOf(token(2)), "a duplicate"), "first", "a duplicate")
+			e.mustRun(e.request(token(1)), onceward.Commit, "first", "an absent key")
+			e.mustHave(e.mustNotRun(e.request(token(2)), "a duplicate"), "first", "a duplicate")
 		},
 	},
 	{
@@ -147,8 +157,8 @@ var transactCases = []Case{
 		Explain: "after a lost confirmation the same call is repeated: what it has committed must not run again",
 		needs:   transactor,
 		run: func(e *env) {
-			e.mustRun(claimOf(token(1)), onceward.Commit, "first", "an absent key")
-			if rec := e.mustNotRun(claimOf(token(1)), "the same call again"); rec.Token != token(1) {
+			e.mustRun(e.request(token(1)), onceward.Commit, "first", "an absent key")
+			if rec := e.mustNotRun(e.request(token(1)), "the same call again"); rec.Token != token(1) {
 				e.Errorf("the same call again is told of token %x, want its own", rec.Token)
 			}
 		},
@@ -161,7 +171,7 @@ var transactCases = []Case{
 			t := e.transactor()
 			var runs atomic.Int32
 			race(50, func(i int) {
-				c := claimOf(token(i + 1))
+				c := e.request(token(i + 1))
 				rec, ran, err := t.Transact(e.ctx, c, func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
 					return onceward.Commit, answer("done"), e.cfg.Work(ctx)
 				})
@@ -190,8 +200,8 @@ var transactCases = []Case{
 		run: func(e *env) {
 			t := e.transactor()
 			race(30, func(i int) {
-				c := claimOf(token(i + 1))
-				c.Key = onceward.NewKey("user-1", string(rune('A'+i)))
+				c := e.request(token(i + 1))
+				c.Key = e.key(string(rune('A' + i)))
 				verdict := onceward.Verdict(i % 3)
 				rec, ran, err := t.Transact(e.ctx, c, func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
 					return verdict, answer(string(rune('A' + i))), e.cfg.Work(ctx)
@@ -215,9 +225,9 @@ var transactCases = []Case{
 		Explain: "a key used for another request neither runs nor is answered for",
 		needs:   transactor,
 		run: func(e *env) {
-			c := claimOf(token(1))
+			c := e.request(token(1))
 			e.mustRun(c, onceward.Commit, "first", "an absent key")
-			other := claimOf(token(2))
+			other := e.request(token(2))
 			other.Fingerprint = fingerprint("another payload")
 			if rec := e.mustNotRun(other, "another payload"); rec.State != onceward.Completed || rec.Fingerprint != c.Fingerprint {
 				e.Errorf("reported %v with fingerprint %x, want the completed record of the first", rec.State, rec.Fingerprint.Sum[:4])
@@ -229,10 +239,10 @@ var transactCases = []Case{
 		Explain: "the record is like any other: the person on call reads its method, path and attempt",
 		needs:   transactor,
 		run: func(e *env) {
-			c := claimOf(token(1))
+			c := e.request(token(1))
 			ran := e.mustRun(c, onceward.Commit, "done", "an absent key")
 			for when, rec := range map[string]onceward.Record{
-				"the record of the run": ran, "the record that the next claim sees": e.mustReport(claimOf(token(2)), "the next claim"),
+				"the record of the run": ran, "the record that the next claim sees": e.mustReport(e.request(token(2)), "the next claim"),
 			} {
 				if rec.Key != c.Key || rec.Token != c.Token || rec.Fingerprint != c.Fingerprint || rec.Method != c.Method || rec.Path != c.Path || rec.Attempt != 1 {
 					e.Errorf("%s: %s %s, attempt %d, token %x; want what the claim said, attempt 1", when, rec.Method, rec.Path, rec.Attempt, rec.Token)
@@ -246,7 +256,7 @@ var transactCases = []Case{
 		needs:   transactor,
 		run: func(e *env) {
 			var kept context.Context
-			_, _, err := e.transactor().Transact(e.ctx, claimOf(token(1)), func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
+			_, _, err := e.transactor().Transact(e.ctx, e.request(token(1)), func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
 				kept = context.WithoutCancel(ctx)
 				return onceward.Commit, answer("done"), nil
 			})
@@ -264,7 +274,7 @@ var transactCases = []Case{
 		Explain: "the answer is kept for as long as was asked for, and the key is free after it without a sweep",
 		needs:   transactor,
 		run: func(e *env) {
-			c := claimOf(token(1))
+			c := e.request(token(1))
 			c.Keep = e.unit
 			e.mustRun(c, onceward.Commit, "first", "an absent key")
 			e.pass(2)
@@ -279,7 +289,7 @@ var transactCases = []Case{
 		run: func(e *env) {
 			ended, cancel := context.WithCancel(e.ctx)
 			cancel()
-			_, ran, err := e.transactor().Transact(ended, claimOf(token(1)), func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
+			_, ran, err := e.transactor().Transact(ended, e.request(token(1)), func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
 				return onceward.Commit, answer("done"), e.cfg.Work(ctx)
 			})
 			if err == nil || ran {
@@ -295,7 +305,7 @@ var transactCases = []Case{
 		run: func(e *env) {
 			ctx, cancel := context.WithCancel(e.ctx)
 			defer cancel()
-			c := claimOf(token(1))
+			c := e.request(token(1))
 			_, ran, err := e.transactor().Transact(ctx, c, func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
 				err := e.cfg.Work(ctx)
 				cancel()
@@ -325,9 +335,9 @@ var takeOverCases = []Case{
 		Explain: "a key that another worker died with is not lost: the repeat runs, and the dead worker's token is worth nothing",
 		needs:   transactor,
 		run: func(e *env) {
-			old := claimOf(token(1))
+			old := e.request(token(1))
 			e.abandoned(old)
-			c := claimOf(token(2))
+			c := e.request(token(2))
 			c.TakeOver = true
 			if rec := e.mustRun(c, onceward.Commit, "done", "an abandoned key"); rec.Attempt != 2 || rec.Token != c.Token {
 				e.Errorf("the take-over is attempt %d, want 2", rec.Attempt)
@@ -340,8 +350,8 @@ var takeOverCases = []Case{
 		Explain: "work that still runs elsewhere, under a lease, must not run here as well",
 		needs:   transactor,
 		run: func(e *env) {
-			e.mustClaim(claimOf(token(1)), "the first claim")
-			c := claimOf(token(2))
+			e.mustClaim(e.request(token(1)), "the first claim")
+			c := e.request(token(2))
 			c.TakeOver = true
 			if rec := e.mustNotRun(c, "a key that is leased"); rec.State != onceward.InProgress || rec.Token != token(1) || rec.LeaseLeft <= 0 {
 				e.Errorf("reported %v, token %x, lease left %v; want the live claim", rec.State, rec.Token, rec.LeaseLeft)
@@ -353,8 +363,8 @@ var takeOverCases = []Case{
 		Explain: "where an unknown outcome must not be run again, Transact does not either",
 		needs:   transactor,
 		run: func(e *env) {
-			e.abandoned(claimOf(token(1)))
-			if rec := e.mustNotRun(claimOf(token(2)), "an abandoned key"); rec.State != onceward.InProgress {
+			e.abandoned(e.request(token(1)))
+			if rec := e.mustNotRun(e.request(token(2)), "an abandoned key"); rec.State != onceward.InProgress {
 				e.Errorf("reported %v, want the abandoned claim", rec.State)
 			}
 		},
@@ -364,8 +374,8 @@ var takeOverCases = []Case{
 		Explain: "another request must never take the place of one that died under this key",
 		needs:   transactor,
 		run: func(e *env) {
-			e.abandoned(claimOf(token(1)))
-			c := claimOf(token(2))
+			e.abandoned(e.request(token(1)))
+			c := e.request(token(2))
 			c.TakeOver = true
 			c.Fingerprint = fingerprint("another payload")
 			e.mustNotRun(c, "another payload on an abandoned key")
@@ -376,7 +386,7 @@ var takeOverCases = []Case{
 		Explain: "a held key waits for a decision; no repeat may run its work meanwhile",
 		needs:   transactor,
 		run: func(e *env) {
-			c := claimOf(token(1))
+			c := e.request(token(1))
 			e.mustClaim(c, "the first claim")
 			e.want(nil, e.store.Extend(e.ctx, c.Key, c.Token, 0, true), "Extend with hold")
 			c.Token, c.TakeOver = token(2), true
@@ -391,11 +401,11 @@ var takeOverCases = []Case{
 		needs:   transactor | forgetter,
 		run: func(e *env) {
 			f := mustBe[onceward.Forgetter](e, "Forgetter")
-			other := claimOf(token(1))
-			other.Key = onceward.NewKey("user-2", "key")
+			other := e.request(token(1))
+			other.Key = onceward.NewKey("user-2", e.name)
 			e.mustRun(other, onceward.Commit, "theirs", "an absent key")
 			for i, verdict := range []onceward.Verdict{onceward.Abort, onceward.Commit} {
-				_, ran, err := e.transactor().Transact(e.ctx, claimOf(token(2+i)), func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
+				_, ran, err := e.transactor().Transact(e.ctx, e.request(token(2+i)), func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
 					return verdict, answer("deleted"), f.Forget(ctx, other.Key.Scope)
 				})
 				if err != nil || !ran {

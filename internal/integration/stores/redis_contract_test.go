@@ -19,7 +19,8 @@ import (
 
 func TestRedisKeepsTheContract(t *testing.T) {
 	storetest.Run(t, storetest.Config{
-		NoSweeper: true, // Redis deletes by itself
+		NoSweeper:    true, // Redis deletes by itself
+		NoTransactor: true, // and knows nothing of the application's data
 		New: func(t testing.TB) onceward.Store {
 			return openRedis(t, redisClient(t, servers.Redis(t)), redisstore.Config{})
 		},
@@ -30,7 +31,7 @@ func TestRedisKeepsTheContract(t *testing.T) {
 // must see, whatever it remembers.
 func TestRedisKeepsTheContractAcrossStores(t *testing.T) {
 	storetest.Run(t, storetest.Config{
-		NoSweeper: true,
+		NoSweeper: true, NoTransactor: true,
 		New: func(t testing.TB) onceward.Store {
 			url := servers.Redis(t)
 			pair := &redisPair{}
@@ -66,11 +67,23 @@ func (p *redisPair) Release(ctx context.Context, key onceward.Key, tok onceward.
 	return p.next().Release(ctx, key, tok)
 }
 
+func (p *redisPair) Look(ctx context.Context, key onceward.Key) (onceward.Record, bool, error) {
+	return p.next().Look(ctx, key)
+}
+
+func (p *redisPair) List(ctx context.Context, q onceward.Query) ([]onceward.Record, error) {
+	return p.next().List(ctx, q)
+}
+
+func (p *redisPair) Forget(ctx context.Context, scope [32]byte) error {
+	return p.next().Forget(ctx, scope)
+}
+
 // With two replicas that have to confirm each claim and each answer.
 func TestRedisKeepsTheContractBehindSentinel(t *testing.T) {
 	client := sentinelClient(t, servers.Sentinel(t))
 	storetest.Run(t, storetest.Config{
-		NoSweeper: true,
+		NoSweeper: true, NoTransactor: true,
 		New: func(t testing.TB) onceward.Store {
 			return openRedis(t, client, redisstore.Config{
 				Prefix: ownPrefix(), Wait: redisstore.Wait{Replicas: 2, Timeout: 10 * time.Second},
@@ -96,7 +109,7 @@ func TestRedisKeepsTheContractInACluster(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			storetest.Run(t, storetest.Config{
-				NoSweeper: true,
+				NoSweeper: true, NoTransactor: true,
 				New: func(t testing.TB) onceward.Store {
 					return openRedis(t, c.client, redisstore.Config{Prefix: ownPrefix(), Wait: c.wait})
 				},
