@@ -20,6 +20,21 @@
 //
 // Times are measured by the server's clock, whatever the processes' clocks say.
 //
+// Errors after which the same call is right (40001, 40P01, 40003, a lost
+// connection) are answered by repeating it under its token, as long as its context
+// allows; where there is no server to connect to, the caller is told at once. If
+// the answer to a COMMIT is lost, that is searched for, not guessed.
+//
+// What Transact covers is this database alone: a mail that the work has sent is not
+// undone with it, and work that is undone by another transaction runs again.
+// Under REPEATABLE READ and SERIALIZABLE a duplicate that comes at the moment of
+// the first one's commit may run its work, find the key taken and be undone; under
+// READ COMMITTED the lock keeps it from beginning.
+//
+// A row has some 400 bytes and the answer's; answers of more than 2 kB lie outside
+// the table (TOAST, not compressed). Half of each page is kept free, so that an
+// answer is written beside its claim.
+//
 // Do not use it for a database that is not UTF-8 (New refuses it), nor through a
 // pooler in statement mode, where there are no transactions.
 package pgxstore

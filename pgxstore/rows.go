@@ -186,7 +186,7 @@ func (noRows) TypeMap() *pgtype.Map                         { return nil }
 type noResults struct{ err error }
 
 func (r noResults) Exec() (tag pgconn.CommandTag, err error) { return tag, r.err }
-func (r noResults) Query() (pgx.Rows, error)                 { return noRows{r.err}, r.err }
+func (r noResults) Query() (pgx.Rows, error)                 { return noRows(r), r.err }
 func (r noResults) QueryRow() pgx.Row                        { return queryRow{nil, r.err} }
 func (r noResults) Close() error                             { return r.err }
 func (noResults) Tx() pgx.Tx                                 { return nil }

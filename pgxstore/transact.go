@@ -249,8 +249,18 @@ func (s *Store) transact(ctx context.Context, c *onceward.Claim, work func(conte
 		o.started = nil
 	}
 	rec, err = s.finish(ctx, h.conn, c, o, resp)
+	var lost unanswered
+	if errors.As(err, &lost) {
+		h.end() // the search may need the place of this connection in the pool
+		rec, err = s.resolve(ctx, c, rec, lost.error)
+	}
 	return rec, err == nil, err
 }
+
+// unanswered is an error that leaves open whether the transaction was committed.
+type unanswered struct{ error }
+
+func (u unanswered) Unwrap() error { return u.error }
 
 var errLost = errors.New("the connection was lost in the middle of the work")
 
@@ -366,7 +376,7 @@ func (s *Store) finish(ctx context.Context, conn *pgx.Conn, c *onceward.Claim, o
 	case err == nil:
 		return rec, nil
 	case conn.IsClosed() || code(err) == completionUnknown:
-		return s.resolve(ctx, c, rec, err)
+		return rec, unanswered{err}
 	case code(err) == invalidText && o.started == nil:
 		return onceward.Record{}, again{err} // another has the key by now
 	case code(err) == invalidText:

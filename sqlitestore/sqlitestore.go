@@ -21,6 +21,15 @@
 // many handlers lets one of them at a time ask for it (a channel of one), or the
 // store's one batch, for which they all wait, is starved.
 //
+// [Store.Transact], which onceward.Guard.Atomic uses, puts the application's own
+// writes, made through [Tx], into that commit: the records are in the application's
+// file. The works of those who arrive together run one after another in one
+// transaction, each under a savepoint of its own, so that many share one fsync and
+// each still keeps or loses all of what it did. A slow one delays every other write
+// to the file until it returns or its time is over: that is what it costs to have
+// one writer. Work that takes long stands under Guard.Handler or is handed to a
+// queue in the same transaction.
+//
 // Times are the wall clock's, because processes share them through the file: set
 // back by an hour, it prolongs leases and retentions by that hour.
 package sqlitestore

@@ -207,4 +207,3 @@ func listen(b *testing.B) net.Listener {
 	}
 	return listener
 }
-

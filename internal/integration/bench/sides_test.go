@@ -24,6 +24,8 @@ var ids atomic.Uint64
 type side struct {
 	name    string
 	request func(id uint64) error
+	// beside, if there is one, runs while the side has its turn, until ctx ends.
+	beside func(ctx context.Context) error
 
 	ran       time.Duration
 	latencies []time.Duration
@@ -35,6 +37,15 @@ func (s *side) run(b *testing.B, n int) {
 	b.Helper()
 	var mu sync.Mutex
 	var wg sync.WaitGroup
+	if s.beside != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), slice)
+		defer cancel()
+		wg.Go(func() {
+			if err := s.beside(ctx); err != nil {
+				b.Errorf("%s: %v", s.name, err)
+			}
+		})
+	}
 	begin := time.Now()
 	for range n {
 		wg.Go(func() {

@@ -15,8 +15,6 @@ import (
 // the clock of the process: the others measure with the server's, whatever the
 // process thinks that time it is.
 
-func sqliteFile(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "keys.db") }
-
 // B095, on the store whose clock is the process: the wall clock is set while a handler is at work. By the clock its
 // lease is over, or has nearly begun; a repeat in the same process starts no
 // second copy, and gets the first one's answer in the end.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -17,9 +18,9 @@ type Cutter struct {
 	to       string
 	listener net.Listener
 	share    atomic.Uint64 // of 1<<32: the server's messages that are lost with their connection
-	cuts     atomic.Int64
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex    // guards what follows
 	rng      *rand.Rand
+	cuts     []int64
 	open     map[net.Conn]bool
 	closed   bool
 	wait     sync.WaitGroup
@@ -44,8 +45,12 @@ func (c *Cutter) Addr() string { return c.listener.Addr().String() }
 // connection.
 func (c *Cutter) Cut(share float64) { c.share.Store(uint64(share * (1 << 32))) }
 
-// Cuts counts the connections that were cut.
-func (c *Cutter) Cuts() int { return int(c.cuts.Load()) }
+// Cuts are the moments at which a connection was cut, on the clock of a history.
+func (c *Cutter) Cuts() []int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.cuts)
+}
 
 // Close cuts everything and waits until nothing runs any more.
 func (c *Cutter) Close() error {
@@ -95,7 +100,6 @@ func (c *Cutter) answers(client, server net.Conn) {
 		n, err := server.Read(buffer)
 		if n > 0 {
 			if c.unlucky() {
-				c.cuts.Add(1)
 				if tcp, ok := client.(*net.TCPConn); ok {
 					_ = tcp.SetLinger(0) // a reset, as from a machine that is gone
 				}
@@ -118,7 +122,11 @@ func (c *Cutter) unlucky() bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return uint64(c.rng.Uint32()) < share
+	if uint64(c.rng.Uint32()) >= share {
+		return false
+	}
+	c.cuts = append(c.cuts, monotonic())
+	return true
 }
 
 func (c *Cutter) keep(conns ...net.Conn) bool {

@@ -62,7 +62,7 @@ func TestACutterLosesTheAnswerAfterTheQuestionHasArrived(t *testing.T) {
 			t.Errorf("the server heard %q, want %q", got, want)
 		}
 	}
-	if cutter.Cuts() != 1 {
-		t.Errorf("%d cuts, want 1", cutter.Cuts())
+	if cuts := len(cutter.Cuts()); cuts != 1 {
+		t.Errorf("%d cuts, want 1", cuts)
 	}
 }

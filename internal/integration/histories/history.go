@@ -75,6 +75,10 @@ type Answer struct {
 type Op struct {
 	Call
 	Answer
+	// Repeated: this is a first try of a call that a store, or its client, has
+	// repeated by itself when its connection was lost. Nobody heard what it said,
+	// and it was over when the call was.
+	Repeated bool
 }
 
 // forever is later than every instant of a history, and far enough from the
@@ -85,7 +89,7 @@ const forever = math.MaxInt64 / 4
 func (o *Op) begun() int64 { return o.At }
 
 func (o *Op) ended() int64 {
-	if o.Result == Unknown {
+	if o.Result == Unknown && !o.Repeated {
 		return forever
 	}
 	return o.Until

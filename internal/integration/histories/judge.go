@@ -44,17 +44,22 @@ type Verdict struct {
 const patience = 30 * time.Second
 
 // Judge looks, key by key, for an order of the calls that the contract allows.
-// The error tells of a history that cannot be judged.
-func Judge(ops []*Op) (Verdict, error) {
+// cuts are the moments at which a connection to the store's server was cut. The
+// error tells of a history that cannot be judged.
+func Judge(ops []*Op, cuts ...int64) (Verdict, error) {
 	if err := steady(ops); err != nil {
 		return Verdict{}, err
 	}
 	byKey := map[int][]*Op{}
 	v := Verdict{Ops: len(ops)}
+	slices.Sort(cuts)
 	for _, o := range ops {
 		byKey[o.Key] = append(byKey[o.Key], o)
 		if o.Result == Unknown {
 			v.Unknown++
+		} else if i, _ := slices.BinarySearch(cuts, o.begun()); i < len(cuts) && cuts[i] <= o.ended() {
+			first := &Op{Call: o.Call, Answer: Answer{Until: o.Until}, Repeated: true}
+			byKey[o.Key] = append(byKey[o.Key], first)
 		}
 	}
 	v.Keys = len(byKey)
@@ -157,58 +162,6 @@ func steady(ops []*Op) error {
 		return fmt.Errorf("histories: the wall clock was set by %v during the run: run it again", time.Duration(high-low))
 	}
 	return nil
-}
-
-// thin leaves out what tells nothing new. It only ever drops calls that change
-// nothing, so what is left is linearizable if all of it was. Without it a hot
-// key's hundred onlookers, in every order, would keep Porcupine busy for ever.
-//
-// Of refused claims that saw the same, the earliest end and the latest beginning
-// hold all others' moments, since a token is claimed once and each state of its
-// record is one stretch of time; a chain of non-overlapping ones stays too, for
-// the leases that they tell of. And who never had a claim is told so rightly.
-func thin(history []*Op) []*Op {
-	seen := map[Seen][]*Op{}
-	had := map[uint64]bool{} // tokens that may have had a claim
-	for _, o := range history {
-		switch {
-		case o.Kind == Claim && o.Result == Taken:
-			version := o.Seen
-			version.Left = 0
-			seen[version] = append(seen[version], o)
-			had[o.Seen.Token] = true
-		case o.Kind == Claim, o.Kind != Release && o.Result == Done:
-			had[o.Token] = true
-		}
-	}
-	drop := map[*Op]bool{}
-	for _, same := range seen {
-		first, last := same[0], same[0]
-		for _, o := range same {
-			if o.ended() < first.ended() {
-				first = o
-			}
-			if o.begun() > last.begun() {
-				last = o
-			}
-		}
-		var until int64
-		for _, o := range same { // in the order of their beginnings
-			switch {
-			case o.begun() > until:
-				until = o.ended()
-			case o != first && o != last:
-				drop[o] = true
-			}
-		}
-	}
-	kept := make([]*Op, 0, len(history))
-	for _, o := range history {
-		if !drop[o] && (o.Kind == Claim || had[o.Token]) {
-			kept = append(kept, o)
-		}
-	}
-	return kept
 }
 
 // story tells a key's whole history.

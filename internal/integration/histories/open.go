@@ -27,11 +27,14 @@ type Opened struct {
 
 // openers make a store from what follows the scheme of an address.
 var openers = map[string]func(ctx context.Context, address string) (*Opened, error){
-	"memory": openMemory,
-	"sqlite": openSQLite,
+	"memory":   openMemory,
+	"sqlite":   openSQLite,
+	"postgres": openPostgres,
+	"redis":    openRedis,
 }
 
-// Open opens the store at an address: memory: or sqlite:FILE.
+// Open opens the store at an address: memory:, sqlite:FILE, postgres://… or
+// redis://….
 func Open(ctx context.Context, address string) (*Opened, error) {
 	scheme, _, _ := strings.Cut(address, ":")
 	open := openers[scheme]

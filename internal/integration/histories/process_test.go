@@ -110,10 +110,38 @@ func (p *recorded) made(t *testing.T) int {
 	return len(ops)
 }
 
+// killAt ends the worker with -9 when it has written down some number of calls.
+func (p *recorded) killAt(t *testing.T, calls int) {
+	t.Helper()
+	const bytes = 300 // a call and its answer have more, a call alone less
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		p.Wait()
+	}()
+	for {
+		info, err := os.Stat(p.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Size() >= int64(calls)*bytes {
+			break
+		}
+		select {
+		case <-ended:
+			return
+		case <-time.After(time.Millisecond):
+		}
+	}
+	_ = p.Process.Kill() // it may have ended just now
+	<-ended
+}
+
 // harness lets processes work on one store.
 type harness struct {
 	t       *testing.T
 	address string
+	cutter  *Cutter // nil: the store has no server
 	seed    uint64
 	rng     *rand.Rand
 	files   []string
@@ -136,32 +164,26 @@ func (h *harness) round(number, ops int, hot bool) {
 	}
 	h.from += plan.Keys
 	var workers []*recorded
+	if h.cutter != nil { // nothing is cut while a process starts
+		h.cutter.Cut(0)
+	}
 	for i := range processes {
 		plan.Process = number*(processes+1) + i
 		workers = append(workers, h.begin(plan))
 	}
-	// A line pair has some 400 bytes. Where the kill falls is the machine's.
-	size := int64(float64(plan.Ops) * 400 * (0.1 + 0.7*h.rng.Float64()))
+	if h.cutter != nil && number%2 == 0 {
+		h.cutter.Cut(0.003)
+	}
 	victim := workers[h.rng.IntN(processes)]
-	for {
-		info, err := os.Stat(victim.file)
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		if info.Size() >= size {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
-	if err := victim.Process.Kill(); err != nil {
-		h.t.Fatal(err)
-	}
-	victim.Wait()
+	victim.killAt(h.t, int(float64(plan.Ops)*(0.1+0.7*h.rng.Float64())))
 	made := victim.made(h.t)
 	if made < plan.Ops {
 		h.kills++
 		plan.Process = number*(processes+1) + processes
 		plan.Made = made
+		if h.cutter != nil {
+			h.cutter.Cut(0)
+		}
 		workers = append(workers, h.begin(plan))
 	}
 	for _, w := range workers {
@@ -190,13 +212,20 @@ func calls(t *testing.T) int {
 
 func TestProcessesThatAreKilledLeaveEveryStoreLinearizable(t *testing.T) {
 	onShared(t, func(t *testing.T, address string) {
-		h := &harness{t: t, address: address, seed: seed, rng: rand.New(rand.NewPCG(seed, 3))}
+		through, cutter := cutting(t, address, 0)
+		h := &harness{t: t, address: through, cutter: cutter, seed: seed, rng: rand.New(rand.NewPCG(seed, 3))}
 		begun := time.Now()
 		const step = 12_000
 		left := calls(t)
 		for number := 0; left > 0; number++ {
 			h.round(number, min(left, step), number == 1)
 			left -= step
+		}
+		var cuts []int64
+		if cutter != nil {
+			if cuts = cutter.Cuts(); len(cuts) == 0 {
+				t.Errorf("ONCEWARD_SEED=%d: no connection was cut", seed)
+			}
 		}
 		h.look(Plan{Seed: seed, Process: 900, Scope: fmt.Sprint("run-", seed), Keys: h.from})
 		made := time.Since(begun)
@@ -205,8 +234,8 @@ func TestProcessesThatAreKilledLeaveEveryStoreLinearizable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		linearizable(t, ops)
-		t.Logf("made in %v, judged in %v; %d processes were killed in the middle", made.Round(time.Millisecond), time.Since(begun).Round(time.Millisecond), h.kills)
+		linearizable(t, ops, cuts...)
+		t.Logf("made in %v, judged in %v; %d processes were killed in the middle, %d connections cut", made.Round(time.Millisecond), time.Since(begun).Round(time.Millisecond), h.kills, len(cuts))
 		if h.kills == 0 {
 			t.Errorf("ONCEWARD_SEED=%d: no process was killed in the middle", seed)
 		}
@@ -216,6 +245,9 @@ func TestProcessesThatAreKilledLeaveEveryStoreLinearizable(t *testing.T) {
 // look asks for every key once more.
 func (h *harness) look(plan Plan) {
 	h.t.Helper()
+	if h.cutter != nil {
+		h.cutter.Cut(0)
+	}
 	ctx := h.t.Context()
 	store, err := Open(ctx, h.address)
 	if err != nil {

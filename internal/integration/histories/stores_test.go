@@ -1,8 +1,11 @@
 package histories
 
 import (
+	"net/url"
 	"path/filepath"
 	"testing"
+
+	"github.com/onceward/onceward/internal/integration/servers"
 )
 
 // stores are those that must be linearizable.
@@ -12,7 +15,36 @@ var stores = []struct {
 	address func(t *testing.T) string
 }{
 	{"memstore", true, func(*testing.T) string { return "memory:" }},
-	{"sqlitestore", false, func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "keys.db") }},
+	{"sqlitestore", false, sqliteFile},
+	{"pgxstore", false, func(t *testing.T) string { return servers.Postgres(t) }},
+	{"redisstore", false, func(t *testing.T) string { return servers.Redis(t) }},
+}
+
+func sqliteFile(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "keys.db") }
+
+// cutting puts a Cutter between a store and its server, if it has one, and
+// returns the address that goes through it.
+func cutting(t *testing.T, address string, share float64) (string, *Cutter) {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u.Host == "" {
+		return address, nil
+	}
+	cutter, err := NewCutter(u.Host, seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cutter.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	cutter.Cut(share)
+	u.Host = cutter.Addr()
+	return u.String(), cutter
 }
 
 // onShared runs a test on each store that several processes can share.

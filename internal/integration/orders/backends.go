@@ -49,14 +49,14 @@ var only = map[string][]string{
 	// What only one kind of database can show.
 	"TestRequirement25WhileAHandlerRunsTheDatabaseIsFree":    {sqlite},
 	"TestRequirement20And63ARowTellsWhatWasAskedAndAnswered": files,
+	"TestB087EveryIsolationLevelGivesTheSameOutcomes":        pg,
+	"TestB089ADeadlockIsResolvedInside":                      {postgresAtomic},
+	"TestB094AStateIsOneRowWritten":                          pg,
 	// Where the keys are gone with their process there is nothing to hold.
 	"TestB033HoldKeepsWhatADeadProcessLeft": durable,
 	// One transaction beside another.
-	"TestOneSlowTransactionBesideQuickOnes":           {sqliteAtomic, postgresAtomic},
-	"TestALineOfSlowTransactionsEndsForEachOne":       {sqliteAtomic},
-	"TestB087EveryIsolationLevelGivesTheSameOutcomes": pg,
-	"TestB089ADeadlockIsResolvedInside":               {postgresAtomic},
-	"TestB094AStateIsOneRowWritten":                   pg,
+	"TestOneSlowTransactionBesideQuickOnes":     {sqliteAtomic, postgresAtomic},
+	"TestALineOfSlowTransactionsEndsForEachOne": {sqliteAtomic},
 	// A server stands behind the store, and can be gone.
 	"TestB097AStoreThatIsGoneBeforeTheClaimIs503":                served,
 	"TestB097AStoreThatIsGoneAfterTheWorkLosesAndDoublesNothing": served,
@@ -68,6 +68,7 @@ var only = map[string][]string{
 	// Where handlers run one after another nobody is told to come back.
 	"TestB040RetryAfterIsClampedWhateverTheClocksSay": {memory, sqlite, postgres, redis, postgresAtomic},
 	// A store in the test's own hands.
+	"TestTheBackendsAreThoseOfTheTable":                none,
 	"TestRequirement31TheGuardIsAMiddleware":           none,
 	"TestRequirement63EachRouteMayHaveItsOwnRetention": none,
 	// The guard under test stands in front of the program, over a memory store.
@@ -78,6 +79,7 @@ var only = map[string][]string{
 	// and TestB034, and answers lost by TestB010.
 	"TestKill9InTheMidstOfManyOrdersLosesAndDoublesNothing":   {memory, sqlite, redis, sqliteAtomic},
 	"TestABadNetworkLosesAndDoublesNothing":                   {memory, sqlite, postgresAtomic},
+	"TestRequirement23And24FirstBusyThenTheStoredAnswer":      {memory, sqlite, redis, postgresAtomic}, // B008 once more
 	"TestGosOwnResendIsTwoEffectsWithoutTheGuardAndOneWithIt": {memory, sqlite, sqliteAtomic, postgresAtomic},
 	"TestGosOwnResendOfARequestWithoutABodyIsCaughtToo":       {memory, sqlite, sqliteAtomic, postgresAtomic},
 }

@@ -203,13 +203,13 @@ func Cluster(t redisTest, directives ...string) *RedisCluster {
 	wait(says("cluster_state:ok"))
 	// A replica is told to clients when its offset is known everywhere.
 	wait(func(ctx context.Context, client *redis.Client) error {
-		slots, err := client.ClusterSlots(ctx).Result()
+		shards, err := client.ClusterShards(ctx).Result()
 		if err != nil {
 			return err
 		}
-		for _, s := range slots {
-			if len(s.Nodes) != 2 {
-				return fmt.Errorf("the slots from %d on have %d nodes", s.Start, len(s.Nodes))
+		for _, shard := range shards {
+			if len(shard.Nodes) != 2 || shard.Nodes[0].Health != "online" || shard.Nodes[1].Health != "online" {
+				return fmt.Errorf("a shard is %+v", shard)
 			}
 		}
 		return nil
@@ -230,14 +230,19 @@ func (c *RedisCluster) Failover(t redisTest, addr string) {
 	for other := range c.nodes {
 		client := redis.NewClient(&redis.Options{Addr: other})
 		err := redisWait(60*time.Second, func(ctx context.Context) error {
-			slots, err := client.ClusterSlots(ctx).Result()
+			shards, err := client.ClusterShards(ctx).Result()
 			if err != nil {
 				return err
 			}
 			served := 0
-			for _, s := range slots {
-				if len(s.Nodes) > 0 && s.Nodes[0].Addr != addr {
-					served += s.End - s.Start + 1
+			for _, shard := range shards {
+				for _, n := range shard.Nodes {
+					if n.Role != "master" || n.Health != "online" || net.JoinHostPort(n.IP, strconv.FormatInt(n.Port, 10)) == addr {
+						continue
+					}
+					for _, slots := range shard.Slots {
+						served += int(slots.End - slots.Start + 1)
+					}
 				}
 			}
 			if served != clusterSlots {

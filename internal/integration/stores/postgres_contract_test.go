@@ -79,10 +79,10 @@ func TestPostgresKeepsTheContract(t *testing.T) {
 	}
 }
 
-// Ways of sending statements that a pooler in transaction mode can do with, and a
+// Every way of sending statements (exec is TestPostgresKeepsTheContractThroughAPooler), and a
 // pool of one connection with no reserve beside it.
 func TestPostgresKeepsTheContractInEveryMode(t *testing.T) {
-	for _, mode := range []string{"cache_describe", "describe_exec", "exec", "simple_protocol"} {
+	for _, mode := range []string{"cache_describe", "describe_exec", "simple_protocol"} {
 		t.Run(mode, func(t *testing.T) {
 			schema := pgSchemas(t, servers.Postgres(t))
 			storetest.Run(t, storetest.Config{

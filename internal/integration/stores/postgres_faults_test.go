@@ -47,7 +47,12 @@ func TestPostgresTransactSurvivesALostConnectionAtEachMessage(t *testing.T) {
 			t.Run(fmt.Sprint(mode, " ", verdict), func(t *testing.T) {
 				s := newPGShop(t)
 				c, dsn := newCutter(t, s.dsn)
-				store := openPgStore(t, openPgPool(t, dsn, "default_query_exec_mode", mode), pgxstore.Config{})
+				// Without a reserve the search for the answer has the pool's one connection.
+				params, cfg := []string{"default_query_exec_mode", mode}, pgxstore.Config{}
+				if mode == "exec" {
+					params, cfg.Reserve = append(params, "pool_max_conns", "1"), -1
+				}
+				store := openPgStore(t, openPgPool(t, dsn, params...), cfg)
 				eachCut(t, c, func(key string) {
 					rec := s.do(store, key, func(ctx context.Context) (onceward.Verdict, *onceward.Response, error) {
 						if err := pgInsertOrder(ctx, key); err != nil {

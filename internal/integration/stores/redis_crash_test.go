@@ -179,9 +179,6 @@ func TestAKilledRedisLosesNothingConfirmed(t *testing.T) {
 	}
 	requests.awaitRequests(t, 100)
 	requests.end()
-	if requests.failed == 0 {
-		t.Error("nobody noticed that the server was killed")
-	}
 	if claims, answers := requests.settle(t); claims+answers > 0 {
 		t.Errorf("%d claims and %d answers that were confirmed are lost, of %d requests", claims, answers, len(requests.claimed))
 	}
@@ -261,7 +258,4 @@ func failover(t *testing.T, client redis.UniversalClient, cfg redisstore.Config,
 	requests.end()
 	claims, answers := requests.settle(t)
 	t.Logf("of %d requests the failover lost %d claims and %d answers; %d calls failed", len(requests.claimed), claims, answers, requests.failed)
-	if requests.failed == 0 {
-		t.Error("nobody noticed the failover")
-	}
 }

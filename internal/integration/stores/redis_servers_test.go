@@ -202,14 +202,28 @@ func TestTooFewReplicasAreAnError(t *testing.T) {
 	if err := patient.Extend(ctx, next.Key, next.Token, 0, true); err != nil {
 		t.Fatal(err)
 	}
+	// A replica that is connected and does not keep up has confirmed nothing.
+	replica.Pause(t)
+	late := redisClaim("user", "late", 1)
+	for range 2 {
+		if _, claimed, err := store.Claim(ctx, late); !errors.Is(err, redisstore.ErrReplicas) || claimed {
+			t.Errorf("Claim with a replica that hangs: claimed %v, error %v", claimed, err)
+		}
+	}
+	if err := store.Complete(ctx, next.Key, next.Token, testAnswer("done"), time.Hour); !errors.Is(err, redisstore.ErrReplicas) {
+		t.Errorf("Complete with a replica that hangs: %v", err)
+	}
+	replica.Resume(t)
+	mustClaim(t, patient, late)
+
 	// What was confirmed is there.
 	copied := openRedis(t, redisClient(t, "redis://"+replica.Addr), redisstore.Config{})
 	keys := redisClient(t, "redis://"+replica.Addr).Keys(ctx, "*").Val()
-	if len(keys) != 2 {
-		t.Errorf("the replica has %d records, want 2", len(keys))
+	if len(keys) != 3 {
+		t.Errorf("the replica has %d records, want 3", len(keys))
 	}
-	if rec, found, err := copied.Look(ctx, next.Key); err != nil || !found || !rec.Held {
-		t.Errorf("the replica says found %v, held %v, error %v", found, rec.Held, err)
+	if rec, found, err := copied.Look(ctx, late.Key); err != nil || !found || rec.State != onceward.InProgress {
+		t.Errorf("the replica's claim: found %v, %v, error %v", found, rec.State, err)
 	}
 	if rec, found, err := copied.Look(ctx, c.Key); err != nil || !found || string(rec.Response.Body) != "done" {
 		t.Errorf("the replica's answer: found %v, error %v", found, err)
@@ -248,7 +262,7 @@ func TestFlushedScriptsAreSentAgain(t *testing.T) {
 		})
 		for w := range 4 {
 			workers.Go(func() {
-				for i := range 100 {
+				for i := range 40 {
 					key := fmt.Sprintf("key-%d-%d", w, i)
 					c := redisClaim("user", key, 1)
 					if _, claimed, err := store.Claim(ctx, c); err != nil || !claimed {
@@ -533,7 +547,7 @@ func TestChurnLeavesNothingBehind(t *testing.T) {
 	var workers sync.WaitGroup
 	for w := range 8 {
 		workers.Go(func() {
-			for i := range 250 {
+			for i := range 100 {
 				c := redisClaim("user", fmt.Sprintf("%d-%d", w, i), 1)
 				if _, claimed, err := store.Claim(t.Context(), c); err != nil || !claimed {
 					t.Errorf("claimed %v, error %v", claimed, err)

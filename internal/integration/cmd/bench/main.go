@@ -1,11 +1,15 @@
 // Command bench measures what this repository promises about speed and prints,
-// for each promise, the target, what was measured and whether it is met. All
-// are ratios or differences within one run on one machine; no test asserts them.
+// for each promise, the target, what was measured and whether it is met; and
+// beside them what others do in the same run. All are ratios or differences within
+// one run on one machine; no test asserts them.
 //
-//	go run ./internal/integration/cmd/bench [-rounds 3] [-time 1s]
+//	go run ./internal/integration/cmd/bench [-rounds 3] [-time 1s] [-large]
 //
 // Each benchmark runs once per round, so that a machine that is busy for a
-// while is busy for both sides of a ratio; the median of the rounds counts.
+// while is busy for both sides of a ratio; the median of the rounds counts. The
+// tables of many keys are made once: a million keys, or with -large (or
+// BENCH_LARGE=1) ten millions, which takes many minutes and about ten gigabytes of
+// the temporary folder.
 package main
 
 import (
@@ -26,63 +30,17 @@ import (
 
 const module = "github.com/onceward/onceward"
 
-// suites are the packages that have the benchmarks.
-var suites = []struct{ path, pattern string }{
-	{module, "^BenchmarkMemory$"},
-	{module + "/internal/integration/stores", "^BenchmarkSQLite(GroupCommit|HotReplay)$"},
+// suite is some of a package's benchmarks.
+type suite struct {
+	path, pattern string
+	once          bool // not in every round, because its setting up takes long
 }
 
-// row is one promise.
-type row struct {
-	what, target string
-	// judge returns what was measured, in words, and whether it is enough.
-	judge func(m medians) (measured string, met bool)
-}
-
-var rows = []row{
-	{
-		"memory store: a first request over the bare handler", "≤ 5 µs and ≤ 14 allocations more",
-		func(m medians) (string, bool) {
-			ns := m.get("Memory/first", "ns/op") - m.get("Memory/bare", "ns/op")
-			allocs := m.get("Memory/first", "allocs/op") - m.get("Memory/bare", "allocs/op")
-			return fmt.Sprintf("%.1f µs, %.0f allocations more", ns/1000, allocs), ns <= 5000 && allocs <= 14
-		},
-	},
-	{
-		"memory store: a replay against a first request", "cheaper",
-		func(m medians) (string, bool) {
-			r := m.get("Memory/replay", "ns/op") / m.get("Memory/first", "ns/op")
-			return fmt.Sprintf("%.2f ×", r), r < 1
-		},
-	},
-	{
-		"SQLite, durable, 32 clients on one connection: throughput against one transaction per step", "≥ 4 ×",
-		func(m medians) (string, bool) {
-			r := m.get("SQLiteGroupCommit/pool-of-1", "x-each-alone")
-			return fmt.Sprintf("%.1f × (%.0f requests/s)", r, m.get("SQLiteGroupCommit/pool-of-1", "req/s")), r >= 4
-		},
-	},
-	{
-		"SQLite, durable, 32 clients on 32 connections: the same", "≥ 4 ×",
-		func(m medians) (string, bool) {
-			r := m.get("SQLiteGroupCommit/pool-of-32", "x-each-alone")
-			return fmt.Sprintf("%.1f × (%.0f requests/s)", r, m.get("SQLiteGroupCommit/pool-of-32", "req/s")), r >= 4
-		},
-	},
-	{
-		"SQLite, durable, 32 clients: p99 against p50", "< 5 ×",
-		func(m medians) (string, bool) {
-			r := m.get("SQLiteGroupCommit/pool-of-1", "p99/p50")
-			return fmt.Sprintf("%.1f × (p50 %.1f ms)", r, m.get("SQLiteGroupCommit/pool-of-1", "p50-ms")), r < 5
-		},
-	},
-	{
-		"SQLite: one key replayed to 64 clients against reading its row", "≥ 0.8 ×",
-		func(m medians) (string, bool) {
-			r := m.get("SQLiteHotReplay", "x-plain-read")
-			return fmt.Sprintf("%.2f ×", r), r >= 0.8
-		},
-	},
+var suites = []suite{
+	{path: module, pattern: "^BenchmarkMemory$"},
+	{path: module + "/internal/integration/stores", pattern: "^Benchmark(SQLiteGroupCommit|(SQLite|Postgres|Redis)HotReplay)$"},
+	{path: module + "/internal/integration/bench", pattern: "^Benchmark((SQLite|Postgres)Atomic|(Postgres|Redis)Trips|Beside(Fiber|DBOS))$"},
+	{path: module + "/internal/integration/bench", pattern: "^Benchmark(SQLite|Postgres)Large$", once: true},
 }
 
 func main() {
@@ -97,6 +55,7 @@ func run(args []string, stdout, stderr io.Writer) error {
 	flags.SetOutput(stderr)
 	rounds := flags.Int("rounds", 3, "how often each benchmark runs")
 	each := flags.String("time", "1s", "how long, as go test -benchtime takes it")
+	large := flags.Bool("large", os.Getenv("BENCH_LARGE") == "1", "ten million keys in the large tables instead of one")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -105,38 +64,57 @@ func run(args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer os.RemoveAll(temp)
+	env := os.Environ()
+	if *large {
+		env = append(env, "BENCH_KEYS=10000000")
+	}
 
-	type built struct{ binary, dir, pattern string }
-	var ready []built
-	for i, s := range suites {
+	type built struct{ binary, dir string }
+	ready := map[string]built{}
+	for _, s := range suites {
+		if _, ok := ready[s.path]; ok {
+			continue
+		}
 		dir, err := exec.Command("go", "list", "-f", "{{.Dir}}", s.path).Output()
 		if err != nil {
 			return fmt.Errorf("go list %s: %w (run it inside the repository)", s.path, err)
 		}
-		binary := filepath.Join(temp, "bench"+strconv.Itoa(i))
+		binary := filepath.Join(temp, "bench"+strconv.Itoa(len(ready)))
 		if out, err := exec.Command("go", "test", "-c", "-o", binary, s.path).CombinedOutput(); err != nil {
 			return fmt.Errorf("building %s: %w\n%s", s.path, err, out)
 		}
-		ready = append(ready, built{binary, strings.TrimSpace(string(dir)), s.pattern})
+		ready[s.path] = built{binary, strings.TrimSpace(string(dir))}
 	}
 	samples := map[string][]float64{}
 	for round := range *rounds {
-		for _, b := range ready {
-			fmt.Fprintf(stderr, "round %d of %d: %s\n", round+1, *rounds, b.pattern)
-			cmd := exec.Command(b.binary, "-test.run=^$", "-test.bench="+b.pattern, "-test.benchtime="+*each)
-			cmd.Dir = b.dir
+		for _, s := range suites {
+			if s.once && round > 0 {
+				continue
+			}
+			fmt.Fprintf(stderr, "round %d of %d: %s\n", round+1, *rounds, s.pattern)
+			cmd := exec.Command(ready[s.path].binary, "-test.run=^$", "-test.timeout=1h", "-test.bench="+s.pattern, "-test.benchtime="+*each)
+			cmd.Dir, cmd.Env = ready[s.path].dir, env
+			if s.once {
+				cmd.Args[len(cmd.Args)-1] = "-test.benchtime=" + onceTime
+			}
 			out, err := cmd.CombinedOutput()
 			if err != nil {
-				return fmt.Errorf("%s: %w\n%s", b.pattern, err, out)
+				return fmt.Errorf("%s: %w\n%s", s.pattern, err, out)
 			}
 			if err := collect(samples, out); err != nil {
 				return err
 			}
 		}
 	}
-	report(stdout, medianOf(samples))
+	m := medianOf(samples)
+	report(stdout, m)
+	reportBeside(stdout, m)
+	fmt.Fprintf(stdout, "\n%s/%s, %d processors, %s\n", runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), runtime.Version())
 	return nil
 }
+
+// onceTime is how long what runs once is measured, whatever -time says.
+const onceTime = "6s"
 
 // collect reads the lines of the testing package's benchmark format: a name,
 // the number of iterations, then pairs of value and unit.
@@ -188,20 +166,55 @@ func medianOf(samples map[string][]float64) medians {
 	return m
 }
 
+// notMeasured says which numbers are missing, if any, and forgets them.
+func (m medians) notMeasured() string {
+	missing := *m.missing
+	*m.missing = nil
+	if len(missing) == 0 {
+		return ""
+	}
+	return "not measured: no " + strings.Join(missing, ", ")
+}
+
 // report prints a table that reads well both on a terminal and in Markdown.
 func report(w io.Writer, m medians) {
 	fmt.Fprintf(w, "| what | target | measured | |\n|---|---|---|---|\n")
 	for _, r := range rows {
-		*m.missing = nil
 		measured, met := r.judge(m)
 		verdict := "met"
 		if !met {
 			verdict = "**missed**"
 		}
-		if len(*m.missing) > 0 {
-			measured, verdict = "not measured: no "+strings.Join(*m.missing, ", "), "**missed**"
+		if none := m.notMeasured(); none != "" {
+			measured, verdict = none, "**missed**"
 		}
 		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", r.what, r.target, measured, verdict)
 	}
-	fmt.Fprintf(w, "\n%s/%s, %d processors, %s\n", runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), runtime.Version())
+}
+
+// reportBeside prints the table of what others do.
+func reportBeside(w io.Writer, m medians) {
+	fmt.Fprintf(w, "\n| beside, in the same run | first requests | replays | what it does not promise |\n|---|---|---|---|\n")
+	for _, r := range beside {
+		first := rate(m, r.first, r.name, r.bare)
+		if none := m.notMeasured(); none != "" {
+			first = none
+		}
+		replays := "each runs again"
+		if r.replay != "" {
+			replays = rate(m, r.replay, r.name, "")
+			if none := m.notMeasured(); none != "" {
+				replays = none
+			}
+		}
+		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", r.what, first, replays, r.not)
+	}
+}
+
+func rate(m medians, benchmark, name, bare string) string {
+	text := fmt.Sprintf("%.0f/s", m.get(benchmark, name+"/s"))
+	if bare != "" {
+		text += fmt.Sprintf(" (%.2f × bare)", m.get(benchmark, name+"-x-"+bare))
+	}
+	return text
 }

@@ -44,3 +44,39 @@ func TestATargetThatIsMissedIsSaid(t *testing.T) {
 		}
 	}
 }
+
+func TestOthersStandBesideWithTheirOwnBareHandler(t *testing.T) {
+	samples := map[string][]float64{
+		"BesideDBOS/first bare/s": {800}, "BesideDBOS/first atomic/s": {700}, "BesideDBOS/first atomic-x-bare": {0.875},
+		"BesideDBOS/replay atomic/s": {2000}, "BesideDBOS/first dbos/s": {250}, "BesideDBOS/first dbos-x-bare": {0.3125},
+	}
+	var out strings.Builder
+	reportBeside(&out, medianOf(samples))
+	for _, want := range []string{
+		"in its own transaction | 800/s | each runs again |",
+		"Onceward Atomic round the same handler | 700/s (0.88 × bare) | 2000/s |",
+		"| 250/s (0.31 × bare) | not measured: no BesideDBOS/replay dbos/s |",
+		"the bare handler | not measured: no BesideFiber/first nethttp/s |",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the table lacks %q:\n%s", want, out.String())
+		}
+	}
+}
+
+func TestASweepThatCostsTooMuchIsSaid(t *testing.T) {
+	samples := map[string][]float64{
+		"SQLiteLarge keys": {1e6}, "SQLiteLarge empty-p50-ms": {2}, "SQLiteLarge large-p50-ms": {2.4},
+		"SQLiteLarge large-p99-ms": {4}, "SQLiteLarge large-max-ms": {9}, "SQLiteLarge swept-p99-ms": {9}, "SQLiteLarge swept-max-ms": {10},
+	}
+	var out strings.Builder
+	report(&out, medianOf(samples))
+	for _, want := range []string{
+		"| ≤ 1.3 × | 1.20 × (1 million keys: 2.40 ms) | met |",
+		"| ≤ 2 × | 2.25 × (9.0 ms; the slowest 10.0 ms, without 9.0 ms) | **missed** |",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the table lacks %q:\n%s", want, out.String())
+		}
+	}
+}
