@@ -79,6 +79,7 @@ var only = map[string][]string{
 	// and TestB034, and answers lost by TestB010.
 	"TestKill9InTheMidstOfManyOrdersLosesAndDoublesNothing":   {memory, sqlite, redis, sqliteAtomic},
 	"TestABadNetworkLosesAndDoublesNothing":                   {memory, sqlite, postgresAtomic},
+	"TestB063ABodyOverTheLimitIsRefusedBeforeItsKeyIsTaken":   {memory, sqlite, postgresAtomic},
 	"TestRequirement23And24FirstBusyThenTheStoredAnswer":      {memory, sqlite, redis, postgresAtomic}, // B008 once more
 	"TestGosOwnResendIsTwoEffectsWithoutTheGuardAndOneWithIt": {memory, sqlite, sqliteAtomic, postgresAtomic},
 	"TestGosOwnResendOfARequestWithoutABodyIsCaughtToo":       {memory, sqlite, sqliteAtomic, postgresAtomic},

@@ -260,6 +260,20 @@ func (s *server) send(r request) answer {
 	return a
 }
 
+// patiently is send, for requests of which there are a hundred at once: a machine
+// may be so busy that these take longer than a call of the store may, and a 503
+// says so. It is repeated; nothing else is forgiven.
+func (s *server) patiently(r request) (a answer, repeated bool) {
+	s.t.Helper()
+	for end := time.Now().Add(time.Minute); ; repeated = true {
+		a = s.send(r)
+		if a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" || time.Now().After(end) {
+			return a, repeated
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
 // outcome is the first word of Idempotency-Status.
 func (a answer) outcome() string {
 	word, _, _ := strings.Cut(a.header.Get("Idempotency-Status"), ";")

@@ -312,10 +312,7 @@ func TestB059AHugeAnswerCostsNoMemory(t *testing.T) {
 	for name, how := range map[string]string{"whole": "", "streamed": "&flush=1"} {
 		t.Run(name, func(t *testing.T) {
 			onServer(t, func(t *testing.T, s *server) {
-				size := 200_000_000
-				if s.b.atomic || s.b.name == "postgres" || s.b.name == "redis" {
-					size = 60_000_000 // the store has no part in it: what counts is that it is not held in memory
-				}
+				size := s.b.sample(200_000_000, 60_000_000)
 				s.send(request{key: "warm"}).want(t, http.StatusCreated, "executed")
 				before := s.peakMemory()
 				req, err := http.NewRequest(http.MethodPost, s.url+"/create-order", strings.NewReader(oneTea))
@@ -334,7 +331,7 @@ func TestB059AHugeAnswerCostsNoMemory(t *testing.T) {
 				if err != nil || n != int64(size) {
 					t.Fatalf("the client got %d bytes of %d: %v", n, size, err)
 				}
-				if grown := s.peakMemory() - before; grown > size/8 {
+				if grown := s.peakMemory() - before; grown > 25_000_000 { // of which most is the race detector's
 					t.Errorf("the process grew by %d bytes for an answer of %d", grown, size)
 				}
 				again := s.send(request{key: "k"}).want(t, http.StatusCreated, "replayed")

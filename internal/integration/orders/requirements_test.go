@@ -257,7 +257,7 @@ func TestRequirement67CrossedKeysDoNotDeadlock(t *testing.T) {
 					slices.Reverse(keys)
 				}
 				for _, key := range keys {
-					a := s.send(request{key: key, prefer: "wait=10", chaos: "sleep_ms=20"})
+					a, _ := s.patiently(request{key: key, prefer: "wait=10", chaos: "sleep_ms=20"})
 					if a.status != http.StatusCreated {
 						t.Errorf("answered %v", a)
 					}
