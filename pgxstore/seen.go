@@ -8,8 +8,8 @@ import (
 )
 
 // seen remembers keys that have been answered lately. It is a hint about which
-// requests are worth a plain look before a transaction is begun for them; a wrong
-// one costs a read and changes no answer. A new key may push out an old one.
+// requests are worth a plain look before more is done for them; a wrong one costs a
+// read and changes no answer. A new key may push out an old one.
 type seen struct{ slots [1 << 13]atomic.Uint64 }
 
 func (s *seen) at(key onceward.Key) (*atomic.Uint64, uint64) {
