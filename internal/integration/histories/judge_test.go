@@ -42,6 +42,11 @@ func run(t testing.TB, plan Plan, store onceward.Store) []*Op {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, o := range ops { // here nobody is killed and nothing is cut
+		if o.Result == Unknown && o.Error != ErrLost.Error() {
+			t.Errorf("ONCEWARD_SEED=%d: an error that nobody made: %v", seed, o)
+		}
+	}
 	return ops
 }
 
