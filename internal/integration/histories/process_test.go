@@ -172,7 +172,7 @@ func (h *harness) round(number, ops int, hot bool) {
 		workers = append(workers, h.begin(plan))
 	}
 	if h.cutter != nil && number%2 == 0 {
-		h.cutter.Cut(0.003)
+		h.cutter.Cut(0.001)
 	}
 	victim := workers[h.rng.IntN(processes)]
 	victim.killAt(h.t, int(float64(plan.Ops)*(0.1+0.7*h.rng.Float64())))
