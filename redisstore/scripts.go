@@ -79,8 +79,11 @@ if r.st and not absent(r) then
   else
     return {0, now, unpack(flat)}
   end
+  -- Read before it is dated: what has no lease and is kept for no time is gone
+  -- then, and its owner is still to be told that it was his.
+  flat = redis.call('HGETALL', key)
   date(r)
-  return {1, now, unpack(redis.call('HGETALL', key))}
+  return {1, now, unpack(flat)}
 end
 
 if r.st then redis.call('DEL', key) end

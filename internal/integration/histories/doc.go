@@ -12,6 +12,8 @@
 //
 // A call whose answer nobody heard may have happened at any time after it was
 // made, or never; the client repeats it under the same token, as the guard does.
+// One that was under way when a connection was cut may have happened twice, for
+// stores and their clients repeat by themselves what a cut has made doubtful.
 //
 // go test ./internal/integration/histories makes at least 100,000 calls to every
 // store, in processes built without the race detector, and some 10,000 more in

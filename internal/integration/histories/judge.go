@@ -41,7 +41,7 @@ type Verdict struct {
 }
 
 // patience is how long Porcupine may think about one key.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // Judge looks, key by key, for an order of the calls that the contract allows.
 // cuts are the moments at which a connection to the store's server was cut. The
@@ -105,9 +105,9 @@ func check(history []*Op) porcupine.CheckResult {
 		guide    *guide
 		patience time.Duration
 	}{
-		{answered, guideTo(answered), patience / 10},
-		{seen, guideTo(seen), patience / 10},
-		{history, guideTo(history), patience / 10},
+		{answered, guideTo(answered), patience / 4},
+		{seen, guideTo(seen), patience / 4},
+		{history, guideTo(history), patience / 4},
 	} {
 		if porcupine.CheckOperationsTimeout(model(question.guide), operations(question.history), question.patience) == porcupine.Ok {
 			return porcupine.Ok

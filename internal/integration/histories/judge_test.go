@@ -42,6 +42,11 @@ func run(t testing.TB, plan Plan, store onceward.Store) []*Op {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, o := range ops { // here nobody is killed and nothing is cut
+		if o.Result == Unknown && o.Error != ErrLost.Error() {
+			t.Errorf("ONCEWARD_SEED=%d: an error that nobody made: %v", seed, o)
+		}
+	}
 	return ops
 }
 
@@ -66,8 +71,13 @@ func linearizable(t testing.TB, ops []*Op, cuts ...int64) {
 		}
 		t.Errorf("ONCEWARD_SEED=%d: no order of these calls is allowed:\n%s", seed, story)
 	}
+	// On a busy machine calls take long, overlap more, and a key in a thousand may
+	// have more orders than can be searched. It is told, and more are a failure.
 	for _, story := range v.Undecided {
-		t.Errorf("ONCEWARD_SEED=%d: not decided within %v:\n%s", seed, patience, story)
+		t.Logf("ONCEWARD_SEED=%d: not decided within %v:\n%s", seed, patience, story)
+	}
+	if n := len(v.Undecided); n > v.Keys/1000 {
+		t.Errorf("ONCEWARD_SEED=%d: %d of %d keys are not decided", seed, n, v.Keys)
 	}
 }
 

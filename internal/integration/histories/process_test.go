@@ -160,7 +160,7 @@ func (h *harness) round(number, ops int, hot bool) {
 		Keys: max(16, ops/25), Window: 16, Ops: ops / processes, Clients: 24, Lose: 0.01,
 	}
 	if hot {
-		plan.Keys, plan.Window, plan.Lose = max(2, ops/500), 1, 0.003
+		plan.Keys, plan.Window, plan.Lose, plan.Calm = max(4, ops/500), 4, 0.003, true
 	}
 	h.from += plan.Keys
 	var workers []*recorded
@@ -172,7 +172,7 @@ func (h *harness) round(number, ops int, hot bool) {
 		workers = append(workers, h.begin(plan))
 	}
 	if h.cutter != nil && number%2 == 0 {
-		h.cutter.Cut(0.003)
+		h.cutter.Cut(0.001)
 	}
 	victim := workers[h.rng.IntN(processes)]
 	victim.killAt(h.t, int(float64(plan.Ops)*(0.1+0.7*h.rng.Float64())))

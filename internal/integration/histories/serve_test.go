@@ -233,15 +233,23 @@ func anyOf(servers ...*server) func(rng *rand.Rand, client, turn int) (string, *
 }
 
 // B005, B017, B091, B092: 200 clients, hot keys, two processes, one store,
-// some of whose answers are lost on the way: every key is run once, everybody
-// gets its answer, and nothing is left behind.
+// some of whose answers are lost on the way, by the store or with the connection:
+// every key is run once, everybody gets its answer, and nothing is left behind.
 func TestTwoHundredClientsTwoProcessesOneStore(t *testing.T) {
 	onShared(t, func(t *testing.T, address string) {
 		effects := filepath.Join(t.TempDir(), "effects")
 		lose := []string{"-lose", "0.01", "-seed", fmt.Sprint(seed)}
-		servers := []*server{serve(t, address, effects, lose...), serve(t, address, effects, lose...)}
+		through, cutter := cutting(t, address, 0)
+		servers := []*server{serve(t, through, effects, lose...), serve(t, through, effects, lose...)}
+		if cutter != nil {
+			cutter.Cut(0.003)
+		}
 		c := &crowd{t: t, pick: anyOf(servers...), turns: 12}
 		c.run()
+		if cutter != nil {
+			cutter.Cut(0)
+			t.Logf("%d connections were cut", len(cutter.Cuts()))
+		}
 		ran := effectsIn(t, effects)
 		c.exactlyOnce(ran)
 		nothingLeft(t, address, len(ran), servers...)

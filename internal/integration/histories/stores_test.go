@@ -90,7 +90,7 @@ func TestHotKeysAreLinearizable(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			store := open(t, s.address(t))
 			plan := small(5_000)
-			plan.Keys, plan.Window, plan.Clients, plan.Lose = 10, 1, 100, 0.003
+			plan.Keys, plan.Window, plan.Clients, plan.Lose, plan.Calm = 10, 1, 100, 0.003, true
 			linearizable(t, run(t, plan, store))
 			if err := store.Close(t.Context()); err != nil {
 				t.Error(err)

@@ -25,6 +25,9 @@ type Plan struct {
 	Made    int     // so many of them have been made, by a process that died
 	Clients int     // goroutines
 	Lose    float64 // the share of answers that get lost, 0 to 1
+	// Calm: nobody acts under another's token, or under one that was refused. Many
+	// who do so at a time on one key leave more orders than can be searched.
+	Calm bool
 }
 
 // maxClients parts the numbers of the clients of two processes.
@@ -128,7 +131,7 @@ func (c *client) act(ctx context.Context) {
 		c.request(ctx)
 	case n < 80 && len(c.owned) > 0:
 		c.late(ctx)
-	case n < 90 && len(c.met) > 0:
+	case n < 90 && len(c.met) > 0 && !c.plan.Calm:
 		c.meddle(ctx)
 	default:
 		look := c.bid(c.pick())
@@ -147,7 +150,7 @@ func (c *client) request(ctx context.Context) {
 		c.met = append(c.met, other)[max(0, len(c.met)-7):]
 	}
 	if answer.Result != Claimed {
-		if c.chance(20) { // refused, and acts as if it were not
+		if !c.plan.Calm && c.chance(20) { // refused, and acts as if it were not
 			c.end(ctx, bid)
 		}
 		return
