@@ -16,7 +16,7 @@
 // stores and their clients repeat by themselves what a cut has made doubtful.
 //
 // go test ./internal/integration/histories makes at least 100,000 calls to every
-// store, in processes built without the race detector, and some 10,000 more in
+// store, in processes built without the race detector, and some thousands more in
 // the test's own process, with it if the test has it. More of it:
 //
 //	ONCEWARD_HISTORIES=1000000 go test -count=1 -timeout=60m -run Linearizable ./internal/integration/histories

@@ -71,7 +71,7 @@ func TestEveryStoreIsLinearizable(t *testing.T) {
 	for _, s := range stores {
 		t.Run(s.name, func(t *testing.T) {
 			store := open(t, s.address(t))
-			plan := small(10_000)
+			plan := small(4_000)
 			if s.alone {
 				plan = small(calls(t))
 				plan.Clients = 64
@@ -89,8 +89,8 @@ func TestHotKeysAreLinearizable(t *testing.T) {
 	for _, s := range stores {
 		t.Run(s.name, func(t *testing.T) {
 			store := open(t, s.address(t))
-			plan := small(5_000)
-			plan.Keys, plan.Window, plan.Clients, plan.Lose, plan.Calm = 10, 1, 100, 0.003, true
+			plan := small(2_500)
+			plan.Keys, plan.Window, plan.Clients, plan.Lose, plan.Calm = 5, 1, 100, 0.003, true
 			linearizable(t, run(t, plan, store))
 			if err := store.Close(t.Context()); err != nil {
 				t.Error(err)
