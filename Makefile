@@ -37,7 +37,7 @@ sweep: ## kill and stop a process at every point of a request, on every store in
 	@$(SUITE) -install go
 	@cd internal/integration/sweep && ONCEWARD_SWEEP=all go test -count=1 -timeout=60m
 
-bench: ## measure what README promises about speed: target, measured, met or missed
+bench: ## measure what README promises about speed, beside others; BENCH_LARGE=1: ten million keys
 	@go run ./internal/integration/cmd/bench
 
 install: ## only install what the tests need
