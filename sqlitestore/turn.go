@@ -21,8 +21,8 @@ var ErrShared = errors.New("sqlitestore: the transaction is shared with other re
 var ErrInside = errors.New("sqlitestore: called from inside Transact, which it would wait for")
 
 var (
-	// Both are told by errors.Is from nothing that database/sql says: to a
-	// handler's code they are what a finished *sql.Tx answers.
+	// Both wrap what a finished *sql.Tx answers, so that code which knows that
+	// error needs to know no other.
 	errReturned = fmt.Errorf("sqlitestore: the work has returned, its transaction takes no more statements: %w", sql.ErrTxDone)
 	errOverdue  = fmt.Errorf("sqlitestore: the work's time is over, its transaction takes no more statements: %w", sql.ErrTxDone)
 )

@@ -115,7 +115,7 @@ func TestAtomicOnSQLiteUndoesWhatFails(t *testing.T) {
 	}{
 		"a panic": {func(http.ResponseWriter) { panic(http.ErrAbortHandler) }, 0, "", "executed", "order", "order order"},
 		"a 500":   {func(w http.ResponseWriter) { http.Error(w, "no", 500) }, 500, "released", "executed", "order", "order order"},
-		"a 422":   {func(w http.ResponseWriter) { http.Error(w, "sold out", 422) }, 422, "executed", "replayed", "", "sold out\n"},
+		"a 422":   {func(w http.ResponseWriter) { http.Error(w, "sold out", http.StatusUnprocessableEntity) }, http.StatusUnprocessableEntity, "executed", "replayed", "", "sold out\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tries := 0

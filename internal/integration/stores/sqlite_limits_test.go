@@ -125,7 +125,7 @@ func TestTheContextIsAskedBetweenStatements(t *testing.T) {
 		time.AfterFunc(5*time.Millisecond, cancel)
 		tx := sqlitestore.Tx(ctx)
 		// Some tens of milliseconds of work in one statement.
-		_, err := tx.ExecContext(ctx, `INSERT INTO orders (name) WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 40000)
+		_, err := tx.ExecContext(ctx, `INSERT INTO orders (name) WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 15000)
 			SELECT 'many-' || i FROM n`)
 		if err != nil {
 			t.Errorf("the statement that was under way: %v", err)
