@@ -187,7 +187,9 @@ func (q *request) admit(next http.Handler) (Claim, bool) {
 	}
 	claim := Claim{
 		Key: q.id, Fingerprint: fp, Method: q.r.Method, Path: q.r.URL.Path,
-		Lease: q.g.cfg.Lease, Keep: q.g.cfg.kept(),
+		// A claim that is in progress here must not count as absent because a wall
+		// clock was set forward, however short the retention is.
+		Lease: q.g.cfg.Lease, Keep: max(q.g.cfg.kept(), 24*time.Hour),
 	}
 	if q.g.cfg.Unknown != Rerun {
 		claim.Keep = -1

@@ -222,7 +222,7 @@ func (s *Store) Release(ctx context.Context, key onceward.Key, tok onceward.Toke
 
 // sweepStep is how many records one batch deletes at most: few enough that the
 // requests in the same batch do not feel it.
-const sweepStep = 64
+const sweepStep = 16
 
 // Sweep implements [onceward.Sweeper].
 func (s *Store) Sweep(ctx context.Context, limit int) (int, error) {

@@ -19,11 +19,12 @@ import (
 // lease is over, or has nearly begun; a repeat in the same process starts no
 // second copy, and gets the first one's answer in the end.
 func TestAStepOfTheWallClockStartsNoSecondCopy(t *testing.T) {
-	for _, step := range []string{"10m", "-10m", "23h"} {
-		t.Run(step, func(t *testing.T) {
+	for _, c := range []struct{ step, retention string }{{"10m", "24h"}, {"-10m", "24h"}, {"23h", "24h"}, {"10m", "5m"}} {
+		step := c.step
+		t.Run(step+" with a retention of "+c.retention, func(t *testing.T) {
 			t.Parallel()
 			address, effects := sqliteFile(t), filepath.Join(t.TempDir(), "effects")
-			s := serve(t, address, effects)
+			s := serve(t, address, effects, "-retention", c.retention)
 			client := &http.Client{Transport: &http.Transport{}}
 			defer client.CloseIdleConnections()
 			var first string
