@@ -100,6 +100,16 @@ func (l *line) left() int {
 	return len(l.wishes) - l.sent
 }
 
+// next is the wish that is sent until it is acknowledged.
+func (l *line) next() (w wish, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.sent == len(l.wishes) {
+		return wish{}, false
+	}
+	return l.wishes[l.sent], true
+}
+
 // run delivers until ctx is done. Only its end is waited for with left.
 func (l *line) run(ctx context.Context) {
 	for {

@@ -159,22 +159,30 @@ func (p *planner) rows(query string, scan func(*sql.Rows) error, args ...any) {
 	}
 }
 
-// claims lists the keys whose work was begun and has no recorded answer, by
-// their hash and the token of the claim.
-func (p *planner) claims() map[claim]string {
+// answered are the keys, by their hash, whose work and answer are in the database.
+func (p *planner) answered() map[[32]byte]bool {
 	p.t.Helper()
-	found := map[claim]string{}
-	p.rows(`SELECT key, token, path FROM idempotency_keys WHERE completed_at IS NULL`, func(r *sql.Rows) error {
-		var key, token []byte
-		var path string
-		err := r.Scan(&key, &token, &path)
-		found[claim{string(key), string(token)}] = path
+	found := map[[32]byte]bool{}
+	p.rows(`SELECT key FROM idempotency_keys WHERE completed_at IS NOT NULL`, func(r *sql.Rows) error {
+		var key []byte
+		err := r.Scan(&key)
+		found[[32]byte(key)] = true
 		return err
 	})
 	return found
 }
 
-type claim struct{ key, token string }
+// claims lists the keys that a request has and nobody has answered.
+func (p *planner) claims() (paths []string) {
+	p.t.Helper()
+	p.rows(`SELECT path FROM idempotency_keys WHERE completed_at IS NULL`, func(r *sql.Rows) error {
+		var path string
+		err := r.Scan(&path)
+		paths = append(paths, path)
+		return err
+	})
+	return paths
+}
 
 // task is a row of the database, as far as these tests ask.
 type task struct {

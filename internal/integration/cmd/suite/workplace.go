@@ -36,6 +36,11 @@ func newWorkplace(root string, out io.Writer) (*workplace, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A database server refuses to run as root, and whoever it runs as has to reach
+	// its folder in here.
+	if err := os.Chmod(temp, 0o711); err != nil {
+		return nil, err
+	}
 	return &workplace{root: root, temp: temp, id: rand.Text(), out: &shared{w: out}}, nil
 }
 
