@@ -36,6 +36,7 @@ soak: ## minutes of taps over a bad network, judged; SOAK_TAPS=1000 SOAK_RUNS=3 
 sweep: ## kill and stop a process at every point of a request, on every store in every mode; prints a table
 	@$(SUITE) -install go
 	@cd internal/integration/sweep && ONCEWARD_SWEEP=all go test -count=1 -timeout=60m
+	@cd internal/integration/histories && ONCEWARD_HISTORIES=100000 go test -count=1 -timeout=60m -v -run Linearizable
 
 bench: ## measure what README promises about speed, beside others; BENCH_LARGE=1: ten million keys
 	@go run ./internal/integration/cmd/bench

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	}
 	// The contract's cases wait for leases and for the disk, not for a processor.
 	flag.Parse()
-	if err := flag.Set("test.parallel", "8"); err != nil {
+	if err := flag.Set("test.parallel", "24"); err != nil {
 		panic(err)
 	}
 	code := m.Run()
