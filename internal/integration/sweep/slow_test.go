@@ -133,7 +133,8 @@ func TestAQueueOfSlowAtomicHandlersOnSQLiteEndsIn503(t *testing.T) {
 	<-s.reached
 	go func() { answers <- send(t.Context(), s.url, "other") }()
 	for range crowd + 1 {
-		if a := <-answers; a.err != nil || a.status != "unavailable" && a.status != "executed" {
+		// released: its time ended between two statements, and the handler said 500.
+		if a := <-answers; a.err != nil || a.status != "unavailable" && a.status != "executed" && a.status != "released" {
 			t.Errorf("beside %d slow ones a request is answered with %v", crowd, a)
 		}
 	}
