@@ -6,9 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 )
+
+// longest begin first, so that none of them runs alone at the end; each package is
+// tested once, however often it is named.
+var longest = []string{"./internal/integration/stores", "./internal/integration/orders", "./internal/integration/histories"}
 
 func runGo(ctx context.Context, w *workplace) (counts, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Minute)
@@ -16,7 +21,8 @@ func runGo(ctx context.Context, w *workplace) (counts, error) {
 	g := newGoReader(w.out)
 	// -count=1: some tests read the repository through other programs, which
 	// the test cache cannot see.
-	err := w.lines(ctx, "", g.line, "go", "test", "-race", "-count=1", "-timeout=20m", "-json", "work")
+	args := []string{"test", "-race", "-count=1", "-timeout=20m", "-json"}
+	err := w.lines(ctx, "", g.line, "go", slices.Concat(args, longest, []string{"work"})...)
 	c := g.end()
 	if err != nil && c.failed > 0 {
 		err = nil // told already, test by test
