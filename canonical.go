@@ -23,16 +23,13 @@ func isJSON(contentType string) bool {
 // them to doubles, and two sums of money would be one). volatile members are left
 // out. ok is false for what is not one JSON value that can be told apart from
 // every other: then its bytes must count.
-func canonicalJSON(text []byte, volatile []string) (out []byte, ok bool) {
+func canonicalJSON(text []byte, volatile map[string]bool) (out []byte, ok bool) {
 	// A lone surrogate decodes to U+FFFD, as the real character does.
 	if !utf8.Valid(text) || bytes.Contains(bytes.ToLower(text), []byte(`\ud`)) || bytes.ContainsRune(text, utf8.RuneError) {
 		return nil, false
 	}
-	c := canonical{dec: json.NewDecoder(bytes.NewReader(text)), volatile: make(map[string]bool, len(volatile))}
+	c := canonical{dec: json.NewDecoder(bytes.NewReader(text)), volatile: volatile}
 	c.dec.UseNumber()
-	for _, path := range volatile {
-		c.volatile[path] = true
-	}
 	token, err := c.dec.Token()
 	if err != nil {
 		return nil, false
@@ -101,8 +98,8 @@ func (c *canonical) array(b []byte, path string, depth int) ([]byte, error) {
 
 func (c *canonical) object(b []byte, path string, depth int) ([]byte, error) {
 	type member struct {
-		name string
-		text []byte
+		name, path string
+		text       []byte
 	}
 	var members []member
 	for {
@@ -128,7 +125,7 @@ func (c *canonical) object(b []byte, path string, depth int) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		members = append(members, member{name, text})
+		members = append(members, member{name, at, text})
 	}
 	slices.SortFunc(members, func(a, b member) int { return strings.Compare(a.name, b.name) })
 	for i, m := range members {
@@ -136,14 +133,11 @@ func (c *canonical) object(b []byte, path string, depth int) ([]byte, error) {
 		if i > 0 && members[i-1].name == m.name {
 			return nil, errNotCanonical
 		}
-		at := m.name
-		if path != "" {
-			at = path + "." + m.name
-		}
-		if c.volatile[at] {
+		if c.volatile[m.path] {
 			continue
 		}
-		b = appendString(b, m.name)
+		// Tagged, or the length of a name could be read as the closing brace.
+		b = appendString(append(b, 'm'), m.name)
 		b = append(b, m.text...)
 	}
 	return append(b, '}'), nil

@@ -135,6 +135,8 @@ type Config struct {
 	Error func(w http.ResponseWriter, r *http.Request, p Problem)
 	// Logger gets one line for every decision. Nil means none.
 	Logger *slog.Logger
+
+	volatile map[string]bool // Volatile, as it is asked
 }
 
 // filled returns the Config with every default in place, or an error that
@@ -212,7 +214,10 @@ func (c Config) filled() (Config, error) {
 	if c.Fingerprint != nil && (c.CanonicalJSON || c.Volatile != nil) {
 		return c, errors.New("onceward: Config.Fingerprint stands in place of CanonicalJSON and Volatile")
 	}
-	c.Volatile = slices.Clone(c.Volatile)
+	c.volatile = make(map[string]bool, len(c.Volatile))
+	for _, path := range c.Volatile {
+		c.volatile[path] = true
+	}
 	if strings.ContainsAny(c.Header+c.ReplayedHeader, " \t\r\n:") {
 		return c, fmt.Errorf("onceward: Config.Header or Config.ReplayedHeader is no header name")
 	}

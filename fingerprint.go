@@ -78,7 +78,7 @@ func (c *Config) fingerprint(r *http.Request, key Key, body *buffer) (Fingerprin
 	case c.CanonicalJSON || c.Volatile != nil:
 		fp.Version = versionJSON
 		if isJSON(contentType) && body.file == nil {
-			if what, ok := canonicalJSON(body.mem, c.Volatile); ok {
+			if what, ok := canonicalJSON(body.mem, c.volatile); ok {
 				b = append(b, 'j')
 				fp.Sum = sha256.Sum256(append(b, what...))
 				return fp, nil

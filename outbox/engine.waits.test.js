@@ -1,0 +1,133 @@
+// @ts-check
+// How long the line waits, and when a person is told that it is stuck.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { world } from './sim.js';
+
+/** @param {any} w */
+const bodies = (w) => w.server.effects.map((/** @type {any} */ e) => e.body);
+/** @param {any} w */
+const states = (w) => w.entries().map((/** @type {any} */ e) => `${e.key}:${e.state}`);
+
+test('scenario 15, W17: after 8 answers of somebody else, and a pong beside the last, the person is told; nobody is let past', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = 'firewall';
+  const t = a.tap('1');
+  await w.clock.go(10);
+  for (let i = 0; i < 6; i++) {
+    void a.outbox.flush(true);
+    await w.clock.go(100);
+  }
+  assert.deepEqual([w.entries()[0].odd, w.entries()[0].state], [7, 'waiting']);
+  void a.outbox.flush(true);
+  await w.clock.go(100);
+  assert.deepEqual(states(w), [`${t.key}:stuck`]);
+  const later = a.tap('2');
+  await w.clock.go(100);
+  assert.equal(later.result.kind, 'queued');
+  w.net = 'ok';
+  assert.equal(w.server.requests.length, 0);
+  await a.decide.retry(t.key);
+  void a.outbox.flush(true);
+  await w.clock.go(100);
+  assert.deepEqual(bodies(w), ['1', '2']);
+});
+
+test('B131: behind a captive portal nothing is called stuck: no pong comes', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = 'portal';
+  w.portal = true;
+  a.tap('1');
+  for (let i = 0; i < 20; i++) {
+    void a.outbox.flush(true);
+    await w.clock.go(100);
+  }
+  assert.deepEqual([w.entries()[0].odd > 8, w.entries()[0].state], [true, 'waiting']);
+});
+
+test('a deploy never counts as stuck, however long it takes', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = '502';
+  a.tap('1');
+  for (let i = 0; i < 50; i++) {
+    void a.outbox.flush(true);
+    await w.clock.go(10_000);
+  }
+  assert.deepEqual([w.entries()[0].odd, w.entries()[0].state], [0, 'waiting']);
+});
+
+test('W17: a handler that fails for ever is told of, and is tried on', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = '500';
+  a.tap('1');
+  for (let i = 0; i < 8; i++) {
+    void a.outbox.flush(true);
+    await w.clock.go(10_000);
+  }
+  assert.equal(w.entries()[0].state, 'stuck');
+  w.net = 'ok';
+  void a.outbox.flush(true);
+  await w.clock.go(10);
+  assert.deepEqual([bodies(w), w.entries()], [['1'], []]);
+});
+
+test('B154, R22: back-off with full jitter up to 60 s before a person, 15 min without, however often it is kicked', async () => {
+  for (const [visible, least] of /** @type {[boolean, number][]} */ ([[true, 20], [false, 6]])) {
+    const w = world({ seed: 7 });
+    const a = w.program();
+    w.visible = visible;
+    w.net = '502';
+    let tries = 0;
+    w.net = () => (tries++, '502');
+    a.tap('1');
+    const gaps = [];
+    for (let s = 0; s < 3_600; s++) {
+      void a.outbox.flush();
+      await w.clock.go(1_000);
+      gaps.push(w.entries()[0].nextAt - w.clock.now());
+    }
+    assert.ok(tries >= least && tries < 200, `${tries} tries in an hour`);
+    assert.ok(Math.max(...gaps) <= (visible ? 60_000 : 900_000));
+  }
+});
+
+test('scenario 24: Retry-After is kept, in spite of taps and kicks; up to ten minutes', async () => {
+  const w = world();
+  const a = w.program();
+  const times = /** @type {number[]} */ ([]);
+  let n = 0;
+  w.net = () => {
+    times.push(w.clock.now());
+    return ['503', '429', 'ok', 'ok'][n++];
+  };
+  a.tap('1');
+  await w.clock.go(500);
+  a.tap('2');
+  for (let i = 0; i < 100; i++) {
+    void a.outbox.flush(true);
+    await w.clock.go(100);
+  }
+  assert.ok(times[1] - times[0] >= 3_000, `${times[1] - times[0]}`);
+  assert.ok(times[2] - times[1] >= 5_000, `${times[2] - times[1]}`);
+  assert.deepEqual(bodies(w), ['1', '2']);
+});
+
+test('a tap ends the back-off; a kick does not', async () => {
+  const w = world();
+  const a = w.program();
+  let tries = 0;
+  w.net = () => (tries++, 'refuse');
+  a.tap('1');
+  await w.clock.go(0);
+  w.disk.entries.get('k-1').nextAt = w.clock.now() + 50_000;
+  void a.outbox.flush();
+  await w.clock.go(0);
+  assert.equal(tries, 1);
+  a.tap('2');
+  await w.clock.go(0);
+  assert.equal(tries, 2);
+});
