@@ -293,6 +293,13 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
+// CloseIdleConnections closes the base's, as http.Client.CloseIdleConnections asks.
+func (t *Transport) CloseIdleConnections() {
+	if base, ok := t.base.(interface{ CloseIdleConnections() }); ok {
+		base.CloseIdleConnections()
+	}
+}
+
 // sending is one request on its way, over all its attempts.
 type sending struct {
 	t       *Transport

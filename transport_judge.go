@@ -112,14 +112,9 @@ func (s *sending) notSent(a *attempt) bool {
 	if a.heard {
 		return false
 	}
-	if dial := (*net.OpError)(nil); errors.As(a.err, &dial) && dial.Op == "dial" {
-		return true
-	}
-	if dns := (*net.DNSError)(nil); errors.As(a.err, &dns) {
-		return true
-	}
 	if !s.t.direct {
-		return false
+		dial, dns := (*net.OpError)(nil), (*net.DNSError)(nil)
+		return errors.As(a.err, &dial) && dial.Op == "dial" || errors.As(a.err, &dns)
 	}
 	if !a.connected.Load() && !a.began.Load() {
 		return true
