@@ -57,18 +57,20 @@ func TestASecondCallWhileTheFirstRunsIsToldOrWaits(t *testing.T) { // S24, B008
 	})
 }
 
+type whoKey struct{}
+
 func TestTheWorkGoesOnWhenItsCallerIsGone(t *testing.T) { // B034, B035
 	synctest.Test(t, func(t *testing.T) {
 		guard := newGuard(t, nil, onceward.Config{})
 		var k task
 		gone := errors.New("the consumer shuts down")
-		ctx, cancel := context.WithCancelCause(context.WithValue(t.Context(), "who", "ann")) //nolint:staticcheck // a test's key
+		ctx, cancel := context.WithCancelCause(context.WithValue(t.Context(), whoKey{}, "ann"))
 		time.AfterFunc(time.Second, func() { cancel(gone) })
 		begun := time.Now()
 		_, _, err := onceward.Do(ctx, guard, called("k"), func(ctx context.Context) (any, error) {
 			time.Sleep(time.Minute) // two leases
 			k.run()
-			return ctx.Value("who"), ctx.Err()
+			return ctx.Value(whoKey{}), ctx.Err()
 		})
 		wantErr(t, err, onceward.ErrInProgress)
 		if !errors.Is(err, gone) || time.Since(begun) != time.Second {

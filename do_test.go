@@ -142,10 +142,9 @@ func TestAnotherCallUnderTheSameKeyIsRefused(t *testing.T) { // S29
 	}
 	// A request of that name is another thing too.
 	w := httptest.NewRecorder()
-	r := request("k", "12.50")
 	h := guard.Handler(http.HandlerFunc(created))
 	for _, key := range []string{"k", "h"} {
-		r = request(key, "12.50")
+		r := request(key, "12.50")
 		c := called(key)
 		c.Scope = "unscoped"
 		if key == "h" {
