@@ -103,7 +103,7 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		u := &run{request: request{g: g, w: w, r: r, start: time.Now()}}
+		u := &run{lease: lease{request: request{g: g, w: w, r: r, start: time.Now()}}}
 		u.serve(next)
 	})
 }
@@ -121,6 +121,7 @@ type request struct {
 	bodyErr error       // why it could not be read whole
 	asking  lazyContext // of the first Claim
 	attempt int
+	patient time.Duration // Call.Wait
 }
 
 // serve is the order of things. Everything before the claim can be repeated
@@ -185,6 +186,11 @@ func (q *request) admit(next http.Handler) (Claim, bool) {
 		q.refuse(err)
 		return Claim{}, false
 	}
+	return q.bid(fp), true
+}
+
+// bid is the claim that this request is to make.
+func (q *request) bid(fp Fingerprint) Claim {
 	claim := Claim{
 		Key: q.id, Fingerprint: fp, Method: q.r.Method, Path: q.r.URL.Path,
 		// A claim that is in progress here must not count as absent because a wall
@@ -194,7 +200,7 @@ func (q *request) admit(next http.Handler) (Claim, bool) {
 	if q.g.cfg.Unknown != Rerun {
 		claim.Keep = -1
 	}
-	return claim, true
+	return claim
 }
 
 // askScope asks whose key this is, and refuses loudly where nobody can tell.
@@ -312,6 +318,9 @@ func (q *request) patience() time.Duration {
 	most := max(0, q.g.cfg.MaxWait)
 	if q.g.cfg.Wait || isNavigation(q.r) {
 		return most
+	}
+	if q.patient > 0 {
+		return min(most, q.patient)
 	}
 	for _, line := range q.r.Header.Values("Prefer") {
 		for part := range strings.SplitSeq(line, ",") {
