@@ -62,6 +62,7 @@ func (u *run) Value(key any) any {
 func (u *run) execute(next http.Handler, rec Record) {
 	cfg := &u.g.cfg
 	u.token, u.attempt, u.next = rec.Token, rec.Attempt, next
+	u.claimed()
 	// WithoutCancel alone is not enough: httputil.ReverseProxy watches the
 	// connection by itself unless the context can be cancelled at all.
 	u.parent, u.detached = u.r.Context(), !cfg.CancelWithClient
@@ -84,6 +85,7 @@ func (u *run) execute(next http.Handler, rec Record) {
 	ended := u.ended
 	u.life.Unlock()
 	if !ended {
+		u.happened(EventOverran, errMaxRuntime)
 		u.cancel(errMaxRuntime)
 		if u.capture.detach() {
 			// No second copy starts: the lease stays renewed while the goroutine
@@ -141,6 +143,7 @@ func (u *run) handlers() *http.Request {
 // handle is the handler's goroutine.
 func (u *run) handle(r *http.Request) {
 	u.aborted = true
+	u.began()
 	defer func() {
 		if u.aborted {
 			if u.panicked = recover(); u.panicked != nil && u.panicked != http.ErrAbortHandler {
@@ -155,6 +158,7 @@ func (u *run) handle(r *http.Request) {
 		} else {
 			u.body.free()
 		}
+		u.finished(r.Pattern)
 		u.life.Lock()
 		u.ended = true
 		u.changed.Broadcast()
@@ -207,9 +211,11 @@ func (u *run) renew() time.Duration {
 	case errors.Is(err, ErrClaimLost):
 		u.lost = true
 		u.cancel(ErrClaimLost)
+		u.happened(EventLeaseLost, err)
 		u.log(outcomeClaimLost, 0, err)
 		return u.g.cfg.Lease
 	}
+	u.happened(EventRenewalFailed, err)
 	u.g.logger(slog.LevelWarn, "onceward: a lease was not renewed", "record", u.id.RecordID(), "error", err)
 	return max(u.g.cfg.Lease/10, time.Millisecond)
 }
@@ -302,6 +308,9 @@ func (u *run) complete(resp *Response) error {
 	err := u.g.store.Complete(&u.recording, u.id, u.token, resp, u.g.cfg.kept())
 	u.recording.cancel(nil)
 	if err == nil || errors.Is(err, ErrClaimLost) {
+		if err != nil {
+			u.happened(EventLeaseLost, err)
+		}
 		u.leave()
 		return err
 	}
@@ -314,9 +323,7 @@ func (u *run) complete(resp *Response) error {
 	}
 	u.g.later(record, func(err error) {
 		u.leave()
-		if err != nil {
-			u.g.logger(slog.LevelError, "onceward: an answer was never recorded", "record", u.id.RecordID(), "error", err)
-		}
+		u.settledLate(err)
 	})
 	return err
 }

@@ -85,7 +85,7 @@ var (
 	_ onceward.Looker     = (*Store)(nil)
 	_ onceward.Lister     = (*Store)(nil)
 	_ onceward.Forgetter  = (*Store)(nil)
-	_ onceward.Sweeper    = (*Store)(nil)
+	_ onceward.KeySweeper = (*Store)(nil)
 )
 
 // New makes the table idempotency_keys in db's file, or brings it to the form
@@ -226,17 +226,37 @@ const sweepStep = 16
 
 // Sweep implements [onceward.Sweeper].
 func (s *Store) Sweep(ctx context.Context, limit int) (int, error) {
+	return s.sweep(ctx, limit, nil)
+}
+
+// SweepKeys implements [onceward.KeySweeper].
+func (s *Store) SweepKeys(ctx context.Context, limit int) (deleted []onceward.Key, err error) {
+	_, err = s.sweep(ctx, limit, &deleted)
+	return deleted, err
+}
+
+// sweep appends the keys of what it deletes to keys, if that is not nil.
+func (s *Store) sweep(ctx context.Context, limit int, keys *[]onceward.Key) (int, error) {
 	deleted := 0
 	for deleted < limit {
 		step, n := min(sweepStep, limit-deleted), 0
+		var gone []onceward.Key
 		err := s.writer.do(&op{ctx: ctx, class: sweeps, run: func(tx *tx) (outcome, err error) {
-			n, err = tx.sweep(step)
+			if keys == nil {
+				n, err = tx.sweep(step)
+				return nil, err
+			}
+			gone, err = tx.sweepKeys(step)
+			n = len(gone)
 			return nil, err
 		}})
 		if err != nil {
 			return deleted, fmt.Errorf("sqlitestore: sweep: %w", err)
 		}
 		deleted += n
+		if keys != nil {
+			*keys = append(*keys, gone...)
+		}
 		if n < step {
 			break
 		}
