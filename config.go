@@ -136,6 +136,9 @@ type Config struct {
 	Error func(w http.ResponseWriter, r *http.Request, p Problem)
 	// Logger gets one line for every decision. Nil means none.
 	Logger *slog.Logger
+	// Observer is told of every decision, and of what else happens, for metrics and
+	// traces. The zero value observes nothing.
+	Observer Observer
 
 	volatile map[string]bool // Volatile, as it is asked
 }

@@ -87,7 +87,7 @@ var (
 	_ onceward.Looker     = (*Store)(nil)
 	_ onceward.Lister     = (*Store)(nil)
 	_ onceward.Forgetter  = (*Store)(nil)
-	_ onceward.Sweeper    = (*Store)(nil)
+	_ onceward.KeySweeper = (*Store)(nil)
 )
 
 // New makes the table idempotency_keys in db's file, or brings it to the form
@@ -241,7 +241,18 @@ const (
 // Sweep implements [onceward.Sweeper]. It lets claims in between: to delete 500
 // records takes about a second of a busy store.
 func (s *Store) Sweep(ctx context.Context, limit int) (int, error) {
-	deleted, err := s.sweep(ctx, limit)
+	return s.paced(ctx, limit, nil)
+}
+
+// SweepKeys implements [onceward.KeySweeper].
+func (s *Store) SweepKeys(ctx context.Context, limit int) (deleted []onceward.Key, err error) {
+	_, err = s.paced(ctx, limit, &deleted)
+	return deleted, err
+}
+
+// paced is sweep, and notes whether it has caught up.
+func (s *Store) paced(ctx context.Context, limit int, keys *[]onceward.Key) (int, error) {
+	deleted, err := s.sweep(ctx, limit, keys)
 	switch {
 	case deleted >= limit:
 		s.behind.Add(1)
@@ -251,20 +262,30 @@ func (s *Store) Sweep(ctx context.Context, limit int) (int, error) {
 	return deleted, err
 }
 
-func (s *Store) sweep(ctx context.Context, limit int) (int, error) {
+// sweep appends the keys of what it deletes to keys, if that is not nil.
+func (s *Store) sweep(ctx context.Context, limit int, keys *[]onceward.Key) (int, error) {
 	rests := restOfSweep >> min(s.behind.Load()/hurry, 8)
 	deleted := 0
 	for deleted < limit {
 		begun := time.Now()
 		step, n := min(sweepStep, limit-deleted), 0
+		var gone []onceward.Key
 		err := s.writer.do(&op{ctx: ctx, class: sweeps, run: func(tx *tx) (outcome, err error) {
-			n, err = tx.sweep(step)
+			if keys == nil {
+				n, err = tx.sweep(step)
+				return nil, err
+			}
+			gone, err = tx.sweepKeys(step)
+			n = len(gone)
 			return nil, err
 		}})
 		if err != nil {
 			return deleted, fmt.Errorf("sqlitestore: sweep: %w", err)
 		}
 		deleted += n
+		if keys != nil {
+			*keys = append(*keys, gone...)
+		}
 		if n < step || deleted == limit {
 			break
 		}
