@@ -392,7 +392,7 @@ func TestAResultThatCannotBeKeptStillCountsAsDone(t *testing.T) {
 	}
 }
 
-func TestEveryCallIsOneLogLine(t *testing.T) { // S70
+func TestEveryCallIsOneLogLineAndEveryRunOneMore(t *testing.T) { // S70
 	var log strings.Builder
 	guard := newGuard(t, nil, onceward.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	for range 2 {
@@ -403,9 +403,12 @@ func TestEveryCallIsOneLogLine(t *testing.T) { // S70
 	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
 	id := onceward.NewKey("queue", "k").RecordID()
 	for i, wanted := range []string{
+		"level=INFO claimed record=" + id + " method=DO path=charge attempt=1",
 		"level=INFO record=" + id + " outcome=executed method=DO path=charge status=200",
 		"level=INFO record=" + id + " outcome=replayed method=DO path=charge status=200",
+		"level=INFO claimed",
 		"level=WARN outcome=released method=DO path=charge status=500 error=no",
+		"level=INFO claimed",
 		"level=INFO outcome=executed method=DO path=charge status=422",
 	} {
 		for _, part := range strings.Fields(wanted) {
@@ -414,7 +417,7 @@ func TestEveryCallIsOneLogLine(t *testing.T) { // S70
 			}
 		}
 	}
-	if len(lines) != 4 {
+	if len(lines) != 7 {
 		t.Errorf("%d lines:\n%s", len(lines), log.String())
 	}
 }

@@ -141,9 +141,11 @@ func (u *lease) renew() time.Duration {
 	case errors.Is(err, ErrClaimLost):
 		u.lost = true
 		u.cancel(ErrClaimLost)
+		u.happened(EventLeaseLost, err)
 		u.log(outcomeClaimLost, 0, err)
 		return u.g.cfg.Lease
 	}
+	u.happened(EventRenewalFailed, err)
 	u.g.logger(slog.LevelWarn, "onceward: a lease was not renewed", "record", u.id.RecordID(), "error", err)
 	return max(u.g.cfg.Lease/10, time.Millisecond)
 }
@@ -170,6 +172,9 @@ func (u *lease) complete(resp *Response) error {
 	err := u.g.store.Complete(&u.recording, u.id, u.token, resp, u.g.cfg.kept())
 	u.recording.cancel(nil)
 	if err == nil || errors.Is(err, ErrClaimLost) {
+		if err != nil {
+			u.happened(EventLeaseLost, err)
+		}
 		u.leave()
 		return err
 	}
@@ -182,9 +187,7 @@ func (u *lease) complete(resp *Response) error {
 	}
 	u.g.later(record, func(err error) {
 		u.leave()
-		if err != nil {
-			u.g.logger(slog.LevelError, "onceward: an answer was never recorded", "record", u.id.RecordID(), "error", err)
-		}
+		u.settledLate(err)
 	})
 	return err
 }

@@ -34,9 +34,9 @@ type StatusReport struct {
 //
 // It panics if the store is no [Looker].
 func (g *Guard) Status() http.Handler {
-	looker, ok := g.store.(Looker)
+	looker, ok := power[Looker](g.store)
 	if !ok {
-		panic(fmt.Sprintf("onceward: Status needs a store that is a Looker, and %T is none", g.store))
+		panic(fmt.Sprintf("onceward: Status needs a store that is a Looker, and %T is none", unwatched(g.store)))
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := &request{g: g, w: w, r: r, start: time.Now()}
@@ -78,7 +78,9 @@ func (q *request) look(looker Looker) (StatusReport, error) {
 	var rec Record
 	var found bool
 	err = q.g.once(func(ctx context.Context) (err error) {
+		start := time.Now()
 		rec, found, err = looker.Look(ctx, q.id)
+		q.g.cfg.called(ctx, "look", time.Since(start), err)
 		return err
 	})
 	switch {
@@ -104,14 +106,17 @@ func (q *request) look(looker Looker) (StatusReport, error) {
 // store's own database it takes part in it. It fails if the store is no
 // [Forgetter].
 func (g *Guard) Forget(ctx context.Context, scope string) error {
-	forgetter, ok := g.store.(Forgetter)
+	forgetter, ok := power[Forgetter](g.store)
 	if !ok {
-		return fmt.Errorf("onceward: Forget needs a store that is a Forgetter, and %T is none", g.store)
+		return fmt.Errorf("onceward: Forget needs a store that is a Forgetter, and %T is none", unwatched(g.store))
 	}
 	if scope == "" {
 		return errScopeMissing
 	}
-	if err := forgetter.Forget(ctx, NewKey(scope, "").Scope); err != nil {
+	start := time.Now()
+	err := forgetter.Forget(ctx, NewKey(scope, "").Scope)
+	g.cfg.called(ctx, "forget", time.Since(start), err)
+	if err != nil {
 		return fmt.Errorf("onceward: forget: %w", err)
 	}
 	return nil
