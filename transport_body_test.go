@@ -58,6 +58,48 @@ func TestABodyIsSentAgainWhole(t *testing.T) { // B110
 	}
 }
 
+// A body that can be sent once is still whole when the connection was refused.
+func TestAStreamThatNobodyHasReadIsSentAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &wire{answers: []any{done}}
+		refused := 0
+		base := roundTripper(func(r *http.Request) (*http.Response, error) {
+			if refused++; refused < 3 {
+				_ = r.Body.Close() // as net/http does
+				return nil, errRefuse
+			}
+			return w.RoundTrip(r)
+		})
+		body := &closing{Reader: strings.NewReader(strings.Repeat("x", 1001))}
+		open := readFunc(func(p []byte) (int, error) {
+			if body.closed {
+				return 0, http.ErrBodyReadAfterClose
+			}
+			return body.Read(p)
+		})
+		req := newRequest(t.Context(), "POST", "")
+		req.Body = struct {
+			io.Reader
+			io.Closer
+		}{open, body}
+		_, err := transport(t, base, onceward.TransportConfig{MaxBody: -1}).RoundTrip(req)
+		if err != nil || len(w.sent) != 1 || len(w.sent[0].body) != 1001 || !body.closed {
+			t.Errorf("%v; sent %d times; closed: %v", err, len(w.sent), body.closed)
+		}
+		// Where it never gets through, it is closed all the same.
+		refused, body = -100, &closing{Reader: strings.NewReader("x")}
+		req.Body = body
+		_, err = transport(t, base, onceward.TransportConfig{MaxBody: -1}).RoundTrip(req)
+		if !onceward.SafeToRetry(err) || !body.closed {
+			t.Errorf("%v; closed: %v", err, body.closed)
+		}
+	})
+}
+
+type readFunc func([]byte) (int, error)
+
+func (f readFunc) Read(p []byte) (int, error) { return f(p) }
+
 func TestABodyThatCannotBeReadIsNotSent(t *testing.T) {
 	w := &wire{answers: []any{done}}
 	broken := errors.New("the file is gone")

@@ -325,6 +325,39 @@ func TestWhatIsCertainlyNotSentIsRepeatedWithoutTrust(t *testing.T) { // gateway
 	}
 }
 
+// stuck is a connection that takes nothing until it is closed.
+type stuck struct {
+	net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (s *stuck) Write([]byte) (int, error) {
+	<-s.closed
+	return 0, net.ErrClosed
+}
+
+func (s *stuck) Close() error {
+	s.once.Do(func() { close(s.closed) })
+	return s.Conn.Close()
+}
+
+// What is on its way when the attempt's time is over may still arrive.
+func TestAnAttemptThatIsCutOffInItsHeadIsNotCalledUnsent(t *testing.T) {
+	s := newShop(t, false)
+	base := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+		return &stuck{Conn: conn, closed: make(chan struct{})}, err
+	}}
+	client := transport(t, base, onceward.TransportConfig{Backoff: time.Millisecond, AttemptTimeout: 50 * time.Millisecond})
+	_, _, err := fetch(t, client, "POST", s.URL+"/orders", "milk")
+	var lost *onceward.SendError
+	if !errors.As(err, &lost) || lost.NotSent || lost.Attempts != 1 || !lost.Timeout() {
+		t.Errorf("%v", err)
+	}
+	base.CloseIdleConnections()
+}
+
 func TestARefusedConnectionIsNotSent(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
