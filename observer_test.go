@@ -79,6 +79,13 @@ func (e *ear) operations() string {
 	return strings.Join(all, " ")
 }
 
+// atWork is how many handlers run, and how many did at most.
+func (e *ear) atWork() (now, most int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.running, e.most
+}
+
 // kinds are the events' in order.
 func (e *ear) kinds() string {
 	e.mu.Lock()
@@ -133,8 +140,8 @@ func TestTheObserverHearsEveryDecision(t *testing.T) {
 	if all := fmt.Sprintf("%+v %+v %+v", e.decisions, e.calls, e.events); strings.Contains(all, "nobody-may-hear") {
 		t.Errorf("the observer hears what it may not: %s", all)
 	}
-	if e.running != 0 || e.most != 1 {
-		t.Errorf("%d handlers run at the end and %d did at most, want 0 and 1", e.running, e.most)
+	if now, most := e.atWork(); now != 0 || most != 1 {
+		t.Errorf("%d handlers run at the end and %d did at most, want 0 and 1", now, most)
 	}
 }
 
@@ -174,12 +181,14 @@ func TestTheObserverHearsWhatHappensAfterTheAnswer(t *testing.T) {
 		want(t, r.post("k", "x"), 201, "executed;unrecorded")
 		wantHeard(t, "at first", e.kinds(), "claimed")
 		time.Sleep(5 * time.Second)
+		synctest.Wait()
 		wantHeard(t, "then", e.kinds(), "claimed recorded-late")
 		wantHeard(t, "decisions", e.outcomes(), "executed;unrecorded 201")
 
 		store.complete = failing(1 << 30)
 		want(t, r.post("k2", "x"), 201, "executed;unrecorded")
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		wantHeard(t, "then", e.kinds(), "claimed recorded-late claimed never-recorded")
 		if last := e.events[len(e.events)-1]; last.Err == nil || last.Key != onceward.NewKey("ann", "k2") {
 			t.Errorf("the last event is %+v", last)
@@ -238,6 +247,7 @@ func TestTheObserverHearsOfATakeoverAndOfASweep(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Hour)
+		synctest.Wait()
 		wantHeard(t, "a sweep", e.kinds(), "claimed swept")
 		if swept := e.events[1]; swept.Count != 1 || swept.Key != (onceward.Key{}) {
 			t.Errorf("heard of %+v", swept)
@@ -267,10 +277,11 @@ func TestTheObserverHearsOfHandlersThatOverrun(t *testing.T) {
 		})
 		want(t, r.post("k", "x"), 503, "in-progress")
 		time.Sleep(5 * time.Second)
+		synctest.Wait()
 		wantHeard(t, "events", e.kinds(), "claimed overran")
 		wantHeard(t, "decisions", e.outcomes(), "in-progress 503, released 0")
-		if e.running != 0 {
-			t.Errorf("%d handlers run", e.running)
+		if now, _ := e.atWork(); now != 0 {
+			t.Errorf("%d handlers run", now)
 		}
 	})
 }
@@ -281,6 +292,7 @@ func TestTheObserverHearsOfRequestsThatRunUnguarded(t *testing.T) {
 		store := &faulty{Store: memstore.New(memstore.Config{}), claim: failing(3)}
 		r := newRig(t, store, onceward.Config{Observer: e.observer(), FailOpen: true}, created)
 		want(t, r.post("k", "x"), 201, "")
+		synctest.Wait()
 		wantHeard(t, "events", e.kinds(), "unguarded")
 		wantHeard(t, "decisions", e.outcomes(), "unavailable 0")
 		if e.calls[0].Err == nil || e.calls[0].Operation != "claim" {
@@ -319,8 +331,9 @@ func TestTheObserverTellsTheStoreFromTheHandler(t *testing.T) {
 		}
 		wantHeard(t, "events", e.kinds(), "overran")
 		time.Sleep(10 * time.Second) // the deaf one ends
-		if e.running != 0 || e.most != 2 { // it was at work beside the last
-			t.Errorf("%d handlers run and %d did at most, want 0 and 2", e.running, e.most)
+		synctest.Wait()
+		if now, most := e.atWork(); now != 0 || most != 2 { // it was at work beside the last
+			t.Errorf("%d handlers run and %d did at most, want 0 and 2", now, most)
 		}
 	})
 }
@@ -341,6 +354,7 @@ func TestAnObserverThatPanicsBreaksNothing(t *testing.T) {
 		}, created)
 		want(t, r.post("k", "x"), 201, "executed;unrecorded")
 		time.Sleep(5 * time.Second) // it is recorded, though the observer panics then too
+		synctest.Wait()
 		want(t, r.post("k", "x"), 201, "replayed")
 		want(t, r.post("k", "y"), 422, "key-reused")
 		r.wantRuns(1)

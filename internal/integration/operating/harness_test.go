@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,7 +22,10 @@ import (
 	_ "modernc.org/sqlite"
 )
 
-var bin string // the folder of the built programs
+var (
+	bin        string   // the folder of the built programs
+	buildFlags []string // -race, if the tests have it; of examples/orders
+)
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "onceward-operating-")
@@ -30,13 +34,13 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	bin = dir
-	build := func(name, path string) error {
-		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, name), "github.com/onceward/onceward/"+path)
+	build := func(name, path string, flags ...string) error {
+		cmd := exec.Command("go", slices.Concat([]string{"build", "-o", filepath.Join(dir, name)}, flags, []string{"github.com/onceward/onceward/" + path})...)
 		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 		return cmd.Run()
 	}
 	code := 1
-	if err := errors.Join(build("orders", "examples/orders"), build("onceward", "cmd/onceward"), build("planner", "planner")); err != nil {
+	if err := errors.Join(build("orders", "examples/orders", buildFlags...), build("onceward", "cmd/onceward"), build("planner", "planner")); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	} else {
 		code = m.Run()
@@ -97,6 +101,9 @@ func startProgram(t *testing.T, logName string, cmd *exec.Cmd, listening *regexp
 	}()
 	t.Cleanup(func() {
 		p.kill()
+		if strings.Contains(p.log(), "DATA RACE") {
+			t.Error("the program has a data race")
+		}
 		if t.Failed() {
 			t.Logf("%s said:\n%s", filepath.Base(cmd.Path), p.log())
 		}

@@ -64,8 +64,12 @@ func wantStory(t *testing.T, id string, p *program, want ...string) {
 // end, and has no key in it.
 func TestRequirement70OneGrepTellsARecordsStory(t *testing.T) {
 	stores := map[string]func(t *testing.T) []string{
-		"memory":   func(t *testing.T) []string { return []string{"-store", "memory:", "-orders", filepath.Join(t.TempDir(), "orders")} },
-		"sqlite":   func(t *testing.T) []string { return []string{"-store", "sqlite:" + filepath.Join(t.TempDir(), "shop.db")} },
+		"memory": func(t *testing.T) []string {
+			return []string{"-store", "memory:", "-orders", filepath.Join(t.TempDir(), "orders")}
+		},
+		"sqlite": func(t *testing.T) []string {
+			return []string{"-store", "sqlite:" + filepath.Join(t.TempDir(), "shop.db")}
+		},
 		"postgres": func(t *testing.T) []string { return []string{"-store", servers.Postgres(t)} },
 	}
 	for name, flags := range stores {
