@@ -249,8 +249,12 @@ func TestWhatAlarmsAndDashboardAskForIsScraped(t *testing.T) {
 	text := p.scrape()
 
 	known := map[string]bool{"job": true, "instance": true, "le": true, "ALERTS": true, "alertname": true, "alertstate": true}
+	comment := read(t, "telemetry/doc.go")
 	for _, m := range family.FindAllStringSubmatch(text, -1) {
 		known[m[1]] = true
+		if strings.HasPrefix(m[1], "onceward_") && !strings.Contains(comment, "("+m[1]+")") {
+			t.Errorf("the comment of package telemetry does not name %s", m[1])
+		}
 		if m[2] == "histogram" {
 			known[m[1]+"_bucket"], known[m[1]+"_sum"], known[m[1]+"_count"] = true, true, true
 		}
