@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -19,24 +20,13 @@ import (
 
 // ear remembers all that an Observer is told.
 type ear struct {
-	mu sync.Mutex
-	told
-}
-
-type told struct {
+	mu        sync.Mutex
 	decisions []onceward.Decision
 	calls     []onceward.StoreCall
 	events    []onceward.Event
 	contexts  []context.Context
 	running   int
 	most      int
-}
-
-// heard is all until now.
-func (e *ear) heard() told {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return told{slices.Clone(e.decisions), slices.Clone(e.calls), slices.Clone(e.events), slices.Clone(e.contexts), e.running, e.most}
 }
 
 func (e *ear) observer() onceward.Observer {
@@ -69,12 +59,6 @@ func (e *ear) observer() onceward.Observer {
 	}
 }
 
-// later lets d pass, and whoever had something to do meanwhile has done it.
-func later(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
-}
-
 // outcomes are the decisions' in order, with the status of each.
 func (e *ear) outcomes() string {
 	e.mu.Lock()
@@ -94,6 +78,13 @@ func (e *ear) operations() string {
 		all = append(all, c.Operation)
 	}
 	return strings.Join(all, " ")
+}
+
+// atWork is how many handlers run, and how many did at most.
+func (e *ear) atWork() (now, most int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.running, e.most
 }
 
 // kinds are the events' in order.
@@ -136,22 +127,22 @@ func TestTheObserverHearsEveryDecision(t *testing.T) {
 	wantHeard(t, "calls", e.operations(), "claim complete claim claim claim release")
 
 	key := onceward.NewKey("ann", "a-key-nobody-may-hear")
-	for i, d := range e.heard().decisions[:3] {
+	for i, d := range e.decisions[:3] {
 		if d.Key != key || d.Method != "POST" || d.Path != "/orders" || d.Took < 0 || (d.Err != nil) != (i == 2) {
 			t.Errorf("decision %d is %+v", i, d)
 		}
 	}
-	if e.heard().decisions[0].Attempt != 1 || e.heard().decisions[1].Attempt != 1 || e.heard().decisions[4].Key != (onceward.Key{}) {
-		t.Errorf("attempts or keys are wrong: %+v", e.heard().decisions)
+	if e.decisions[0].Attempt != 1 || e.decisions[1].Attempt != 1 || e.decisions[4].Key != (onceward.Key{}) {
+		t.Errorf("attempts or keys are wrong: %+v", e.decisions)
 	}
-	if e.heard().contexts[0].Value(traced{}) != "the request's span" {
+	if e.contexts[0].Value(traced{}) != "the request's span" {
 		t.Error("the observer is not in the request's span")
 	}
-	if all := fmt.Sprintf("%+v %+v %+v", e.heard().decisions, e.heard().calls, e.heard().events); strings.Contains(all, "nobody-may-hear") {
+	if all := fmt.Sprintf("%+v %+v %+v", e.decisions, e.calls, e.events); strings.Contains(all, "nobody-may-hear") {
 		t.Errorf("the observer hears what it may not: %s", all)
 	}
-	if e.heard().running != 0 || e.heard().most != 1 {
-		t.Errorf("%d handlers run at the end and %d did at most, want 0 and 1", e.heard().running, e.heard().most)
+	if now, most := e.atWork(); now != 0 || most != 1 {
+		t.Errorf("%d handlers run at the end and %d did at most, want 0 and 1", now, most)
 	}
 }
 
@@ -173,7 +164,7 @@ func TestTheObserverHearsTheRouteOfAMuxOutsideTheGuardOrInside(t *testing.T) {
 	outside.post("k2", "x")
 	outside.post("k2", "x")
 	var routes []string
-	for _, d := range e.heard().decisions {
+	for _, d := range e.decisions {
 		routes = append(routes, d.Route)
 	}
 	// A replay passes no mux inside the guard.
@@ -190,15 +181,17 @@ func TestTheObserverHearsWhatHappensAfterTheAnswer(t *testing.T) {
 		r := newRig(t, store, onceward.Config{Observer: e.observer(), Logger: slog.New(slog.NewTextHandler(&log, nil))}, created)
 		want(t, r.post("k", "x"), 201, "executed;unrecorded")
 		wantHeard(t, "at first", e.kinds(), "claimed")
-		later(5 * time.Second)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
 		wantHeard(t, "then", e.kinds(), "claimed recorded-late")
 		wantHeard(t, "decisions", e.outcomes(), "executed;unrecorded 201")
 
 		store.complete = failing(1 << 30)
 		want(t, r.post("k2", "x"), 201, "executed;unrecorded")
-		later(time.Minute)
+		time.Sleep(time.Minute)
+		synctest.Wait()
 		wantHeard(t, "then", e.kinds(), "claimed recorded-late claimed never-recorded")
-		if last := e.heard().events[len(e.heard().events)-1]; last.Err == nil || last.Key != onceward.NewKey("ann", "k2") {
+		if last := e.events[len(e.events)-1]; last.Err == nil || last.Key != onceward.NewKey("ann", "k2") {
 			t.Errorf("the last event is %+v", last)
 		}
 		for i, words := range []string{"recorded late", "never recorded"} {
@@ -254,9 +247,10 @@ func TestTheObserverHearsOfATakeoverAndOfASweep(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		later(2 * time.Hour)
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
 		wantHeard(t, "a sweep", e.kinds(), "claimed swept")
-		if swept := e.heard().events[1]; swept.Count != 1 || swept.Key != (onceward.Key{}) {
+		if swept := e.events[1]; swept.Count != 1 || swept.Key != (onceward.Key{}) {
 			t.Errorf("heard of %+v", swept)
 		}
 		if !strings.HasSuffix(e.operations(), "sweep sweep") {
@@ -270,7 +264,7 @@ func TestTheObserverHearsOfATakeoverAndOfASweep(t *testing.T) {
 			t.Fatal(claimed, err)
 		}
 		want(t, r.post("k", "x"), 201, "executed")
-		if first := e.heard().events[0]; first.Kind != onceward.EventClaimed || first.Attempt != 2 || first.Key != id {
+		if first := e.events[0]; first.Kind != onceward.EventClaimed || first.Attempt != 2 || first.Key != id {
 			t.Errorf("heard of %+v", first)
 		}
 	})
@@ -283,11 +277,12 @@ func TestTheObserverHearsOfHandlersThatOverrun(t *testing.T) {
 			time.Sleep(3 * time.Second)
 		})
 		want(t, r.post("k", "x"), 503, "in-progress")
-		later(5 * time.Second)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
 		wantHeard(t, "events", e.kinds(), "claimed overran")
 		wantHeard(t, "decisions", e.outcomes(), "in-progress 503, released 0")
-		if e.heard().running != 0 {
-			t.Errorf("%d handlers run", e.heard().running)
+		if now, _ := e.atWork(); now != 0 {
+			t.Errorf("%d handlers run", now)
 		}
 	})
 }
@@ -298,10 +293,11 @@ func TestTheObserverHearsOfRequestsThatRunUnguarded(t *testing.T) {
 		store := &faulty{Store: memstore.New(memstore.Config{}), claim: failing(3)}
 		r := newRig(t, store, onceward.Config{Observer: e.observer(), FailOpen: true}, created)
 		want(t, r.post("k", "x"), 201, "")
+		synctest.Wait()
 		wantHeard(t, "events", e.kinds(), "unguarded")
 		wantHeard(t, "decisions", e.outcomes(), "unavailable 0")
-		if e.heard().calls[0].Err == nil || e.heard().calls[0].Operation != "claim" {
-			t.Errorf("the first call is %+v", e.heard().calls[0])
+		if e.calls[0].Err == nil || e.calls[0].Operation != "claim" {
+			t.Errorf("the first call is %+v", e.calls[0])
 		}
 	})
 }
@@ -329,15 +325,16 @@ func TestTheObserverTellsTheStoreFromTheHandler(t *testing.T) {
 		store.broken = errors.New("the disk is full")
 		want(t, r.post("k3", "x"), 503, "unavailable")
 		wantHeard(t, "calls", e.operations(), "transact transact transact")
-		for i, c := range e.heard().calls {
+		for i, c := range e.calls {
 			if c.Took != 0 || (c.Err != nil) != (i == 2) {
 				t.Errorf("call %d is %+v", i, c)
 			}
 		}
 		wantHeard(t, "events", e.kinds(), "overran")
-		later(10 * time.Second)                            // the deaf one ends
-		if e.heard().running != 0 || e.heard().most != 2 { // it was at work beside the last
-			t.Errorf("%d handlers run and %d did at most, want 0 and 2", e.heard().running, e.heard().most)
+		time.Sleep(10 * time.Second) // the deaf one ends
+		synctest.Wait()
+		if now, most := e.atWork(); now != 0 || most != 2 { // it was at work beside the last
+			t.Errorf("%d handlers run and %d did at most, want 0 and 2", now, most)
 		}
 	})
 }
@@ -357,7 +354,8 @@ func TestAnObserverThatPanicsBreaksNothing(t *testing.T) {
 			},
 		}, created)
 		want(t, r.post("k", "x"), 201, "executed;unrecorded")
-		later(5 * time.Second) // it is recorded, though the observer panics then too
+		time.Sleep(5 * time.Second) // it is recorded, though the observer panics then too
+		synctest.Wait()
 		want(t, r.post("k", "x"), 201, "replayed")
 		want(t, r.post("k", "y"), 422, "key-reused")
 		r.wantRuns(1)
@@ -386,4 +384,67 @@ func TestAnObservedStoreKeepsItsPowers(t *testing.T) {
 		}
 	}()
 	guard.Atomic(http.NotFoundHandler())
+}
+
+// A record's last line is for those who ask for it, and then it has the record's id.
+func TestASweptRecordIsNamedInTheLogForDebuggingOnly(t *testing.T) {
+	for _, level := range []slog.Level{slog.LevelInfo, slog.LevelDebug} {
+		synctest.Test(t, func(t *testing.T) {
+			var e ear
+			var log strings.Builder
+			guard, err := onceward.New(memstore.New(memstore.Config{}), byUser, onceward.Config{
+				Observer: e.observer(), Retention: time.Hour, SweepEvery: time.Minute,
+				Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level})),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := &rig{t: t, guard: guard, h: guard.Handler(http.HandlerFunc(created))}
+			for _, key := range []string{"a", "b", "c"} {
+				r.post(key, "x")
+			}
+			time.Sleep(2 * time.Hour)
+			if err := guard.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			swept := 0
+			for _, ev := range e.events {
+				if ev.Kind == onceward.EventSwept {
+					swept += ev.Count
+				}
+			}
+			if swept != 3 {
+				t.Errorf("heard of %d swept records, want 3", swept)
+			}
+			for _, key := range []string{"a", "b", "c"} {
+				line := `msg="onceward: swept" record=` + onceward.NewKey("ann", key).RecordID()
+				if strings.Contains(log.String(), line) != (level == slog.LevelDebug) {
+					t.Errorf("at level %v the log is\n%s", level, &log)
+				}
+			}
+		})
+	}
+}
+
+func ExampleObserver() {
+	var refused int
+	guard, err := onceward.New(memstore.New(memstore.Config{}), onceward.Unscoped, onceward.Config{
+		Observer: onceward.Observer{Decided: func(_ context.Context, d onceward.Decision) {
+			if d.Outcome == "key-reused" {
+				refused++
+			}
+		}},
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer guard.Close(context.Background())
+	h := guard.Handler(http.HandlerFunc(created))
+	for _, body := range []string{"tea", "tea", "coffee"} {
+		r := httptest.NewRequest("POST", "/orders", strings.NewReader(body))
+		r.Header.Set("Idempotency-Key", "k")
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	fmt.Println(refused)
+	// Output: 1
 }
