@@ -51,10 +51,15 @@ func (a *Answer) busy() bool {
 	}
 	switch a.Status {
 	case http.StatusConflict, http.StatusTooEarly, http.StatusServiceUnavailable:
-		word, _, _ := strings.Cut(a.Header.Get("Idempotency-Status"), ";")
-		return a.Header.Get("Retry-After") != "" || word == "in-progress"
+		return a.Header.Get("Retry-After") != "" || a.word() == "in-progress"
 	}
 	return false
+}
+
+// word is what the answer says of itself, if it does.
+func (a *Answer) word() string {
+	word, _, _ := strings.Cut(a.Header.Get("Idempotency-Status"), ";")
+	return word
 }
 
 // replayed: the answer says itself that it is an old one.
@@ -62,8 +67,7 @@ func (a *Answer) replayed() bool {
 	if a == nil {
 		return false
 	}
-	word, _, _ := strings.Cut(a.Header.Get("Idempotency-Status"), ";")
-	return word == "replayed" || a.Header.Get("Idempotency-Replayed") != "" || a.Header.Get("Idempotent-Replayed") != ""
+	return a.word() == "replayed" || a.Header.Get("Idempotency-Replayed") != "" || a.Header.Get("Idempotent-Replayed") != ""
 }
 
 // wired is a request that can be sent again byte for byte.
