@@ -48,6 +48,22 @@ func order(ctx context.Context, client *http.Client, url, body string) (*http.Re
 
 // docs: end
 
+// docs: request_id go
+// requestID is a Config.KeyFrom for clients that cannot set a header: the name
+// stands in the JSON that they send.
+func requestID(r *http.Request) (string, error) {
+	if !strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
+		return "", nil // it has none
+	}
+	var body struct {
+		RequestID string `json:"request_id"`
+	}
+	err := json.NewDecoder(r.Body).Decode(&body)
+	return body.RequestID, err
+}
+
+// docs: end
+
 // docs: natural go
 // nameOf makes a key of everything that makes two requests two. The parts are kept
 // apart, so that "1","17" and "11","7" are two names, and hashed, so that any

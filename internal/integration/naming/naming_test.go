@@ -2,6 +2,7 @@ package naming
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,11 +15,20 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/go-redis/v9"
+	_ "modernc.org/sqlite"
+
 	"github.com/onceward/onceward"
+	"github.com/onceward/onceward/internal/integration/servers"
 	"github.com/onceward/onceward/memstore"
+	"github.com/onceward/onceward/pgxstore"
+	"github.com/onceward/onceward/redisstore"
+	"github.com/onceward/onceward/sqlitestore"
 )
 
 // Requirements 78 and 79: docs/keys.md shows the code that these tests run. UPDATE=1
@@ -50,8 +60,8 @@ func TestTheDocumentShowsTheCodeThatRuns(t *testing.T) {
 			}
 		}
 	}
-	if fences := strings.Count(text, "```go\n") + strings.Count(text, "```js\n"); shown != 6 || fences != shown {
-		t.Errorf("there are %d parts, and docs/keys.md has %d pieces of code, want 6 of each", shown, fences)
+	if fences := strings.Count(text, "```go\n") + strings.Count(text, "```js\n"); shown != 7 || fences != shown {
+		t.Errorf("there are %d parts, and docs/keys.md has %d pieces of code, want 7 of each", shown, fences)
 	}
 	if os.Getenv("UPDATE") == "1" {
 		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
@@ -236,6 +246,101 @@ func TestAKeyOfUUIDAndPayloadTellsWhatItIsFor(t *testing.T) {
 	}
 	if uuid := uuid4(); !regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(uuid) || uuid == uuid4() {
 		t.Errorf("%s is no UUIDv4", uuid)
+	}
+}
+
+// Requirement 75: a request_id in the body, checked in the database or in Redis.
+func TestARequestIDInTheBodyIsAKeyOnEveryStore(t *testing.T) {
+	for name, open := range map[string]func(t *testing.T) onceward.Store{
+		"memory": func(*testing.T) onceward.Store { return memstore.New(memstore.Config{}) },
+		"sqlite": func(t *testing.T) onceward.Store {
+			db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "keys.db")+"?_pragma=busy_timeout(10000)")
+			if err != nil {
+				t.Fatal(err)
+			}
+			store, err := sqlitestore.New(t.Context(), db, sqlitestore.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { store.Close(context.Background()); db.Close() })
+			return store
+		},
+		"postgres": func(t *testing.T) onceward.Store {
+			pool, err := pgxpool.New(t.Context(), servers.Postgres(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			store, err := pgxstore.New(t.Context(), pool, pgxstore.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { store.Close(context.Background()); pool.Close() })
+			return store
+		},
+		"redis": func(t *testing.T) onceward.Store {
+			options, err := redis.ParseURL(servers.Redis(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			client := redis.NewClient(options)
+			t.Cleanup(func() { client.Close() })
+			store, err := redisstore.New(t.Context(), client, redisstore.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return store
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			guard, err := onceward.New(open(t), onceward.Unscoped, onceward.Config{KeyFrom: requestID, Wait: true, Require: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := guard.Close(context.Background()); err != nil {
+					t.Error(err)
+				}
+			})
+			var effects atomic.Int64
+			h := guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body) // the handler sees all of it
+				w.WriteHeader(http.StatusCreated)
+				fmt.Fprintf(w, "order %d: %s", effects.Add(1), body)
+			}))
+			post := func(kind, body string) *httptest.ResponseRecorder {
+				r := httptest.NewRequest("POST", "/create-order", strings.NewReader(body))
+				r.Header.Set("Content-Type", kind)
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				return w
+			}
+			var all sync.WaitGroup
+			for range 20 {
+				all.Go(func() {
+					if w := post("application/json", `{"request_id":"r1","item":"tea"}`); w.Code != 201 || w.Body.String() != `order 1: {"request_id":"r1","item":"tea"}` {
+						t.Errorf("%d %s", w.Code, w.Body)
+					}
+				})
+			}
+			all.Wait()
+			for _, c := range []struct {
+				kind, body string
+				want       int
+			}{
+				{"application/json", `{"request_id":"r2","item":"tea"}`, 201},
+				{"application/json", `{"request_id":"r1","item":"jam"}`, 422},
+				{"application/json", `{"item":"tea"}`, 400},
+				{"application/json", `{"request_id":`, 400},
+				{"text/plain", `{"request_id":"r1","item":"tea"}`, 400},
+			} {
+				if w := post(c.kind, c.body); w.Code != c.want {
+					t.Errorf("%s %s: %d %s, want %d", c.kind, c.body, w.Code, w.Body, c.want)
+				}
+			}
+			if n := effects.Load(); n != 2 {
+				t.Errorf("effects=%d, want 2", n)
+			}
+		})
 	}
 }
 
