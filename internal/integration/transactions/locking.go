@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -56,15 +55,15 @@ func replaceSale(w http.ResponseWriter, r *http.Request, db *sql.DB) {
 	if !ok {
 		return
 	}
-	revision, ok := strings.CutPrefix(r.Header.Get("If-Match"), `"`)
-	if revision, ok = strings.CutSuffix(revision, `"`); !ok {
+	tag := r.Header.Get("If-Match")
+	if len(tag) < 2 || tag[0] != '"' || tag[len(tag)-1] != '"' {
 		http.Error(w, "If-Match, please: the ETag that you have read", http.StatusPreconditionRequired)
 		return
 	}
 	next := rand.Text() // random: a number could come again after a restore
 	done, err := db.ExecContext(r.Context(),
 		`UPDATE sales SET item = ?, qty = ?, revision = ? WHERE id = ? AND revision = ?`,
-		o.Item, o.Qty, next, r.PathValue("id"), revision)
+		o.Item, o.Qty, next, r.PathValue("id"), tag[1:len(tag)-1])
 	if err != nil {
 		http.Error(w, "try again", http.StatusInternalServerError)
 		return
