@@ -320,29 +320,40 @@ func (c Config) AssertRetryAfterFailure(t testing.TB, h http.Handler, r *http.Re
 	}
 }
 
-// gate holds the last byte of n bodies back until all n are there, or a tenth of a
-// second has passed since the first one came.
+// gate holds the last byte of n bodies back until all n are there. A handler may let
+// in one at a time, so that the others never come while the first one is held: some
+// time after that one has come the gate stays open.
 type gate struct {
 	mu   sync.Mutex
-	left int
-	open chan struct{}
+	left int           // guarded by mu
+	held bool          // guarded by mu
+	open chan struct{} // closed when everybody may pass
+	let  func()        // closes it, once
 }
 
-func newGate(n int) *gate { return &gate{left: n, open: make(chan struct{})} }
+const gateTime = 300 * time.Millisecond
+
+func newGate(n int) *gate {
+	g := &gate{left: n, open: make(chan struct{})}
+	g.let = sync.OnceFunc(func() { close(g.open) })
+	return g
+}
 
 func (g *gate) hold(body io.ReadCloser) io.ReadCloser { return &heldBody{ReadCloser: body, gate: g} }
 
 func (g *gate) wait() {
 	g.mu.Lock()
+	if !g.held {
+		g.held = true
+		time.AfterFunc(gateTime, g.let)
+	}
 	g.left--
-	if g.left == 0 {
-		close(g.open)
-	}
+	all := g.left == 0
 	g.mu.Unlock()
-	select {
-	case <-g.open:
-	case <-time.After(100 * time.Millisecond):
+	if all {
+		g.let()
 	}
+	<-g.open
 }
 
 // heldBody is read byte for byte to its last one, and that one behind the gate.

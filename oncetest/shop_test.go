@@ -45,7 +45,7 @@ const (
 	turnsOver       wrong = "the state is turned over"
 )
 
-// record is what is kept of a key.
+// record is what is kept of a key; it is replaced, not changed.
 type record struct {
 	busy   bool
 	sum    [32]byte
@@ -119,11 +119,13 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *shop) setSign(w http.ResponseWriter, r *http.Request) {
+	open := r.FormValue("open") == "true"
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open = r.FormValue("open") == "true"; s.wrong == turnsOver {
-		s.open = r.FormValue("was") != "true"
+	if s.wrong == turnsOver {
 		s.open = !s.open
+	} else {
+		s.open = open
 	}
 	fmt.Fprint(w, "open: ", s.open)
 }
@@ -209,8 +211,8 @@ func (s *shop) first(w http.ResponseWriter, r *http.Request, id, body string, re
 	keep := func(answer *httptest.ResponseRecorder) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		*rec = record{sum: rec.sum, status: answer.Code, header: answer.Header().Clone(), body: answer.Body.String()}
-		s.records[id], kept = rec, true
+		s.records[id] = &record{sum: rec.sum, status: answer.Code, header: answer.Header().Clone(), body: answer.Body.String()}
+		kept = true
 	}
 	defer func() {
 		if !kept && s.wrong != locksForEver && s.wrong != givesUpForGood {
