@@ -12,6 +12,7 @@
 //			Effects:     shop.countOrders,
 //			OtherBody:   `{"item":"jam"}`,
 //			OtherPerson: func(r *http.Request) { r.Header.Set("Authorization", "Bearer of-boris") },
+//			Break:       shop.fillDisk,
 //		})
 //	}
 //

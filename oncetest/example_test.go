@@ -53,3 +53,50 @@ func ExampleGet() {
 	// 	this answer:  200 ""
 	// 	what to do:   let the request say the state that it wants, instead of turning it over
 }
+
+// The answer is stored only when it has been written: whoever did not get it has
+// it all done again.
+func ExampleConfig_AssertCrash() {
+	done, answers := 0, map[string]string{}
+	shop := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		key := r.Header.Get("Idempotency-Key")
+		if answers[key] == "" {
+			done++
+			fmt.Fprint(w, "order ", done)
+			answers[key] = fmt.Sprint("order ", done)
+			return
+		}
+		fmt.Fprint(w, answers[key])
+	})
+
+	r := httptest.NewRequest("POST", "/orders", strings.NewReader("tea"))
+	r.Header.Set("Idempotency-Key", oncetest.NewKey())
+	oncetest.Config{Effects: func() int { return done }}.AssertCrash(printer{}, shop, r)
+	// Output:
+	// POST /orders: sent again after a crash at the answer, a request was done twice
+	// 	this answer:  200 "order 2"
+	// 	effects:      0 before, 2 now
+	// 	what to do:   store the answer before its first byte goes out, and free the key of a run that died
+}
+
+// A guard that keeps keys without their owners shows one person another's answer.
+func ExampleAssertOtherPerson() {
+	answers := map[string]string{}
+	shop := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		key := r.Header.Get("Idempotency-Key")
+		if answers[key] == "" {
+			answers[key] = "a notebook for " + r.Header.Get("X-User")
+		}
+		fmt.Fprint(w, answers[key])
+	})
+
+	r := httptest.NewRequest("POST", "/orders", strings.NewReader("notebook"))
+	r.Header.Set("X-User", "anna")
+	r.Header.Set("Idempotency-Key", oncetest.NewKey())
+	oncetest.AssertOtherPerson(printer{}, shop, r, func(r *http.Request) { r.Header.Set("X-User", "boris") })
+	// Output:
+	// POST /orders: another person who used the same key got the first one's answer
+	// 	first answer: 200 "a notebook for anna"
+	// 	this answer:  200 "a notebook for anna"
+	// 	what to do:   store keys by account and key together, and ask authentication for the account
+}
