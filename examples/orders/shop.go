@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -59,35 +60,43 @@ func (s *shop) as(h func(w http.ResponseWriter, r *http.Request, user string)) h
 // the second answer is then 200 and the order that exists, as it is by now. An
 // external_id that stands for something else already is 409, and says where.
 func (s *shop) create(w http.ResponseWriter, r *http.Request, user string) {
-	o, err := readOrder(r)
-	if err == nil {
-		o.ID, o.User = rand.Text(), user
-		err = s.place(w, r, o, http.StatusOK)
-	}
+	wish, err := readOrder(r)
 	if err != nil {
 		fail(w, r, err)
+		return
+	}
+	wish.ID, wish.User = rand.Text(), user
+	kept, placed, err := s.place(r.Context(), wish)
+	switch {
+	case err != nil:
+		fail(w, r, err)
+	case placed:
+		showAt(w, http.StatusCreated, kept)
+	case kept.PlacedAs == wish.content():
+		showAt(w, http.StatusOK, kept)
+	default:
+		fail(w, r, refused{errTaken, kept})
 	}
 }
 
-// place places o, or answers with the order that has its external_id.
-func (s *shop) place(w http.ResponseWriter, r *http.Request, o order, existing int) error {
-	o.Status, o.Revision, o.PlacedAs = "placed", rand.Text(), o.content()
-	kept, placed, err := s.orders.place(r.Context(), o)
+// createAs takes an order under an id of the client's own, unless there is one.
+func (s *shop) createAs(w http.ResponseWriter, r *http.Request, wish order) {
+	kept, placed, err := s.place(r.Context(), wish)
 	switch {
 	case err != nil:
-		return err
+		fail(w, r, err)
 	case placed:
-		w.Header().Set("Location", "/orders/"+kept.ID)
-		show(w, http.StatusCreated, kept)
-		return nil
-	case kept.ID == o.ID:
-		return refused{errStale, kept}
-	case existing == 0 || kept.PlacedAs != o.PlacedAs:
-		return refused{errTaken, kept}
+		showAt(w, http.StatusCreated, kept)
+	case kept.ID == wish.ID:
+		fail(w, r, refused{errStale, kept})
+	default:
+		fail(w, r, refused{errTaken, kept})
 	}
-	w.Header().Set("Location", "/orders/"+kept.ID)
-	show(w, existing, kept)
-	return nil
+}
+
+func (s *shop) place(ctx context.Context, wish order) (kept order, placed bool, err error) {
+	wish.Status, wish.Revision, wish.PlacedAs = "placed", rand.Text(), wish.content()
+	return s.orders.place(ctx, wish)
 }
 
 // list shows what was really done, for every user: it is how this example and
@@ -132,14 +141,11 @@ func (s *shop) replace(w http.ResponseWriter, r *http.Request, user string) {
 		wish.ID, wish.User = r.PathValue("id"), user
 		switch {
 		case when.match.given:
-			err = errStale // it cannot be there and not be there
+			fail(w, r, errStale) // it cannot be there and not be there
 		case !ownID.MatchString(wish.ID):
-			err = badOrder{errors.New("an order's id has 1 to 64 letters, digits, - and _")}
+			fail(w, r, badOrder{errors.New("an order's id has 1 to 64 letters, digits, - and _")})
 		default:
-			err = s.place(w, r, wish, 0)
-		}
-		if err != nil {
-			fail(w, r, err)
+			s.createAs(w, r, wish)
 		}
 		return
 	}
@@ -339,6 +345,12 @@ func fail(w http.ResponseWriter, r *http.Request, err error) {
 		body["order"] = because.order
 	}
 	answer(w, status, body)
+}
+
+// showAt shows an order and says where it is.
+func showAt(w http.ResponseWriter, status int, o order) {
+	w.Header().Set("Location", "/orders/"+o.ID)
+	show(w, status, o)
 }
 
 func show(w http.ResponseWriter, status int, o order) {
