@@ -163,6 +163,14 @@ func TestToolsThatMeetTheGuardOnTheWireDoNotImportIt(t *testing.T) {
 	}
 }
 
+func TestOncetestJudgesAnybodysGuard(t *testing.T) {
+	for _, p := range ourPackages(t) {
+		if within(p.ImportPath, module+"/oncetest") && (slices.Contains(p.Deps, module) || slices.Contains(tests(p), module)) {
+			t.Errorf("%s reaches the root package: it may not share the guard's bugs, nor know more of it than of others", p.ImportPath)
+		}
+	}
+}
+
 func TestNothingImportsCommands(t *testing.T) {
 	for _, p := range ourPackages(t) {
 		for _, path := range slices.Concat(p.Imports, tests(p)) {

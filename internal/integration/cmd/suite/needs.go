@@ -38,6 +38,7 @@ var (
 	pooler   = need{"PgBouncer", []string{"pgbouncer"}, either(onPath("pgbouncer"), file("/usr/sbin/pgbouncer"))}
 	redis    = need{"Redis (the server)", []string{"redis-server"}, onPath("redis-server")}
 	watcher  = need{"Prometheus, with promtool", []string{"prometheus"}, all(onPath("prometheus"), onPath("promtool"))}
+	curl     = need{"curl", []string{"curl"}, onPath("curl")}
 	fonts    = need{"a font with Cyrillic letters", []string{"fonts-dejavu-core"}, file("/usr/share/fonts/truetype/*/DejaVuSans.ttf", "/usr/share/fonts/truetype/*/LiberationSans-Regular.ttf", "/usr/share/fonts/truetype/*/NotoSans-Regular.ttf")}
 )
 
