@@ -1,0 +1,181 @@
+package frameworks
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/onceward/onceward/internal/integration/orders"
+)
+
+var (
+	folder     string   // where the built programs are
+	buildFlags []string // -race, if the tests have it
+)
+
+func TestMain(m *testing.M) {
+	var err error
+	if folder, err = os.MkdirTemp("", "frameworks-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	build := func(args ...string) error {
+		cmd := exec.Command("go", args...)
+		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+		return cmd.Run()
+	}
+	const examples = "github.com/onceward/onceward/examples/frameworks"
+	code := 1
+	err = errors.Join(
+		build(slices.Concat([]string{"build", "-o", folder}, buildFlags, []string{examples + "/..."})...),
+		build("test", "-c", "-o", filepath.Join(folder, "orders.test"), "github.com/onceward/onceward/internal/integration/orders"),
+	)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "building examples/frameworks:", err)
+	} else {
+		code = m.Run()
+	}
+	_ = os.RemoveAll(folder)
+	os.Exit(code)
+}
+
+// Requirement 76: each framework's example passes the tests of examples/orders, with
+// handlers that return errors.
+func TestRequirement76TheOrdersTestsPassOnEachFramework(t *testing.T) {
+	for _, p := range programs {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			var run []string
+			for _, name := range cases {
+				if except[p.name][name] == "" {
+					run = append(run, name)
+				}
+			}
+			cmd := exec.Command(filepath.Join(folder, "orders.test"), "-test.v", "-test.timeout=5m", "-test.parallel=12",
+				"-test.run=^("+strings.Join(run, "|")+")$")
+			cmd.Dir = "../orders"
+			cmd.Env = append(os.Environ(),
+				"ORDERS_PROGRAM="+filepath.Join(folder, p.command), "ORDERS_FLAGS="+strings.TrimSuffix("-mount "+p.mount, "-mount "),
+				"ORDERS_STORES=,"+strings.Join(stores, ",")+",", "ORDERS_RECOVERS=1")
+			var said bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &said, &said
+			err := cmd.Run()
+			for _, complaint := range judge(said.String(), run) {
+				t.Error(complaint)
+			}
+			if err != nil || t.Failed() {
+				t.Errorf("%v:\n%s", err, failures(said.String()))
+			}
+		})
+	}
+}
+
+var result = regexp.MustCompile(`(?m)^ *--- (PASS|FAIL|SKIP): (\S+)`)
+
+// judge says which of the tests did not pass on every store where it runs.
+func judge(said string, names []string) (complaints []string) {
+	passed := map[string]bool{} // test and store
+	for _, m := range result.FindAllStringSubmatch(said, -1) {
+		parts := strings.Split(m[2], "/")
+		for _, store := range parts[1:] {
+			where := parts[0] + " on " + store
+			if was, ok := passed[where]; m[1] == "PASS" && (was || !ok) {
+				passed[where] = true
+			} else {
+				passed[where] = false
+			}
+		}
+	}
+	for _, name := range names {
+		for _, store := range orders.RunsOn(name) {
+			if where := name + " on " + store; slices.Contains(stores, store) && !passed[where] {
+				complaints = append(complaints, where+" has not passed")
+			}
+		}
+	}
+	return complaints
+}
+
+func TestATestThatDidNotRunIsNoPass(t *testing.T) {
+	const name = "TestB007TwoPressesAtOncePayOnce"
+	all := "--- PASS: " + name + " (1.0s)\n    --- PASS: " + name + "/memory (1.0s)\n    --- PASS: " + name + "/sqlite (1.0s)\n" +
+		"        --- PASS: " + name + "/a_case/sqlite-atomic (1.0s)\n"
+	for said, wrong := range map[string]int{
+		all: 0,
+		strings.Replace(all, "PASS: "+name+"/memory", "SKIP: "+name+"/memory", 1): 1,
+		strings.Replace(all, "PASS: "+name+"/sqlite", "FAIL: "+name+"/sqlite", 1): 1,
+		all + "        --- FAIL: " + name + "/another/memory (1.0s)\n":            1,
+		"": 3,
+	} {
+		if got := judge(said, []string{name}); len(got) != wrong {
+			t.Errorf("%q: %q, want %d complaints", said, got, wrong)
+		}
+	}
+}
+
+// failures is what a run says of the tests that failed.
+func failures(said string) string {
+	var out strings.Builder
+	keep := false
+	for line := range strings.Lines(said) {
+		switch {
+		case result.MatchString(line):
+			keep = strings.Contains(line, "--- FAIL")
+		case strings.HasPrefix(line, "=== "):
+			keep = false
+		}
+		if keep || strings.Contains(line, "_test.go:") || strings.HasPrefix(line, "panic:") {
+			out.WriteString(line)
+		}
+		if out.Len() > 20_000 {
+			break
+		}
+	}
+	return out.String()
+}
+
+// The lists say what is so: tests that exist, programs that are there, reasons that
+// are used.
+func TestTheListsAreOfWhatThereIs(t *testing.T) {
+	var text strings.Builder
+	files, err := filepath.Glob("../orders/*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.Write(source)
+	}
+	used := map[string]bool{}
+	for i, name := range cases {
+		if !strings.Contains(text.String(), "\nfunc "+name+"(t *testing.T) {") || slices.Contains(cases[:i], name) {
+			t.Errorf("%s is no test of internal/integration/orders, or listed twice", name)
+		}
+	}
+	for column, list := range except {
+		if !slices.ContainsFunc(programs, func(p program) bool { return p.name == column }) {
+			t.Errorf("there is no program %s", column)
+		}
+		for name, letter := range list {
+			used[letter] = true
+			if !slices.Contains(cases, name) || reasons[letter] == "" {
+				t.Errorf("%s is excepted from %s, for reason %q", column, name, letter)
+			}
+		}
+	}
+	for letter := range reasons {
+		if !used[letter] {
+			t.Errorf("the reason %s is not used", letter)
+		}
+	}
+}
