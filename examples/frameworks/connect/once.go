@@ -136,6 +136,8 @@ func failure(err error) *connect.Error {
 		return e
 	case errors.As(err, &own):
 		return own
+	case errors.Is(err, onceward.ErrInProgress) && errors.Is(err, context.DeadlineExceeded): // the caller's
+		return connect.NewError(connect.CodeDeadlineExceeded, err)
 	case errors.Is(err, onceward.ErrInProgress), errors.Is(err, onceward.ErrUnavailable):
 		e := connect.NewError(connect.CodeUnavailable, err)
 		if wait := onceward.RetryAfter(err); wait > 0 {

@@ -98,6 +98,8 @@ func failure(ctx context.Context, key string, replayed bool, err error) error {
 	}
 	code, outcome := codes.Unknown, "released"
 	switch {
+	case errors.Is(err, onceward.ErrInProgress) && errors.Is(err, context.DeadlineExceeded): // the caller's
+		code, outcome = codes.DeadlineExceeded, "in-progress"
 	case errors.Is(err, onceward.ErrInProgress):
 		code, outcome = codes.Unavailable, "in-progress"
 	case errors.Is(err, onceward.ErrUnavailable):
