@@ -19,34 +19,30 @@ func main() {
 }
 
 // docs: chi
-// app has two routers: the outer one recovers and authenticates, the inner one
-// works, and the guard stands around all of it.
+// app puts the guard around the router, behind what recovers and authenticates.
 func app(p *shop.Program, guard func(http.Handler) http.Handler) http.Handler {
-	outer := chi.NewRouter()
-	outer.Use(middleware.Recoverer, authenticate(p.UserHeader))
-	outer.Mount("/", own(guard(routes(p))))
-	return outer
-}
-
-// own gives what the guard runs a routing context that is not taken away: chi
-// puts its own back into a pool when the outer router is done, and that may be
-// before a handler is that runs longer than MaxRuntime.
-func own(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		rctx := chi.RouteContext(r.Context()).Clone()
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), chi.RouteCtxKey, rctx)))
-	})
+	return chi.Chain(middleware.Recoverer, authenticate(p.UserHeader), guard).Handler(routes(p))
 }
 
 // docs: end
 
 // docs: chi middleware
-// appOfOne has one router. The guard comes last of what is used.
+// appOfOne has all of it in one router. The guard comes last of what is used.
 func appOfOne(p *shop.Program, guard func(http.Handler) http.Handler) http.Handler {
 	r := chi.NewRouter()
 	r.Use(middleware.Recoverer, authenticate(p.UserHeader), own, guard)
 	r.Mount("/", routes(p))
 	return r
+}
+
+// own gives what the guard runs a routing context that is not taken away: chi
+// puts its own back into a pool when the router is done, and that may be before a
+// handler is that runs longer than MaxRuntime.
+func own(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		rctx := chi.RouteContext(r.Context()).Clone()
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), chi.RouteCtxKey, rctx)))
+	})
 }
 
 // docs: end

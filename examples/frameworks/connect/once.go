@@ -64,6 +64,31 @@ func once(guard *onceward.Guard, scope func(context.Context) (string, error)) co
 	}
 }
 
+// final makes an error that the same call would get again a result. The other
+// codes speak of the moment, or of nobody knows what: those free the key.
+func final(err error) error {
+	var e *connect.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	switch e.Code() {
+	case connect.CodeInvalidArgument, connect.CodeNotFound, connect.CodeAlreadyExists, connect.CodeFailedPrecondition, connect.CodeOutOfRange:
+	default:
+		return err
+	}
+	r := refusal{Code: e.Code(), Message: e.Message(), Meta: e.Meta()}
+	for _, d := range e.Details() {
+		r.Details = append(r.Details, &anypb.Any{TypeUrl: "type.googleapis.com/" + d.Type(), Value: d.Bytes()})
+	}
+	data, jsonErr := json.Marshal(r)
+	if jsonErr != nil {
+		return jsonErr
+	}
+	return &onceward.FinalError{Code: e.Code().String(), Message: e.Message(), Data: data}
+}
+
+// docs: end
+
 // callOf names a call: whose it is, which, and what.
 func callOf(ctx context.Context, lines []string, scope func(context.Context) (string, error), req connect.AnyRequest) (onceward.Call, error) {
 	if len(lines) > 1 {
@@ -94,29 +119,6 @@ type refusal struct {
 	Message string
 	Details []*anypb.Any
 	Meta    http.Header
-}
-
-// final makes an error that the same call would get again a result. The other
-// codes speak of the moment, or of nobody knows what: those free the key.
-func final(err error) error {
-	var e *connect.Error
-	if !errors.As(err, &e) {
-		return err
-	}
-	switch e.Code() {
-	case connect.CodeInvalidArgument, connect.CodeNotFound, connect.CodeAlreadyExists, connect.CodeFailedPrecondition, connect.CodeOutOfRange:
-	default:
-		return err
-	}
-	r := refusal{Code: e.Code(), Message: e.Message(), Meta: e.Meta()}
-	for _, d := range e.Details() {
-		r.Details = append(r.Details, &anypb.Any{TypeUrl: "type.googleapis.com/" + d.Type(), Value: d.Bytes()})
-	}
-	data, jsonErr := json.Marshal(r)
-	if jsonErr != nil {
-		return jsonErr
-	}
-	return &onceward.FinalError{Code: e.Code().String(), Message: e.Message(), Data: data}
 }
 
 // failure says an error of Do in Connect's words.
@@ -200,5 +202,3 @@ func copyHeader(to, from http.Header) {
 		to[name] = values
 	}
 }
-
-// docs: end

@@ -56,6 +56,8 @@ func guarded(guard func(http.Handler) http.Handler) fiber.Handler {
 	}
 }
 
+// docs: end
+
 // request is c's request as net/http has it, in memory of its own: fasthttp uses
 // its own again.
 func request(c fiber.Ctx) (*http.Request, error) {
@@ -122,5 +124,3 @@ func (a *answer) send(c fiber.Ctx) {
 	}
 	c.Response().SetBodyRaw(a.body.Bytes())
 }
-
-// docs: end

@@ -87,6 +87,8 @@ func final(err error) error {
 	return err
 }
 
+// docs: end
+
 // failure says an error of Do in gRPC's words. A client's own retry policy may
 // repeat UNAVAILABLE under the same key, after the pause that it is told.
 func failure(ctx context.Context, key string, replayed bool, err error) error {
@@ -137,5 +139,3 @@ func tell(ctx context.Context, key, outcome string) {
 	}
 	_ = grpc.SetHeader(ctx, metadata.Pairs("idempotency-status", outcome)) // the client has gone: nobody to tell
 }
-
-// docs: end
