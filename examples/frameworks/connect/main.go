@@ -36,8 +36,8 @@ func app(p *shop.Program, _ func(http.Handler) http.Handler) http.Handler {
 
 // docs: end
 
-// recovered answers a panic, as connect.WithRecover does, with what the guard has
-// made of it: the key is free.
+// recovered answers a panic, as connect.WithRecover does. The guard has freed the key
+// by then.
 func recovered(p *shop.Program) connect.UnaryInterceptorFunc {
 	return func(next connect.UnaryFunc) connect.UnaryFunc {
 		return func(ctx context.Context, req connect.AnyRequest) (_ connect.AnyResponse, err error) {

@@ -64,7 +64,7 @@ func once(guard *onceward.Guard, scope func(context.Context) (string, error)) gr
 		if err := proto.Unmarshal(kept, &any); err != nil {
 			return nil, err
 		}
-		tell(ctx, key, map[bool]string{false: "executed", true: "replayed"}[replayed])
+		tell(ctx, grpc.SetHeader, key, map[bool]string{false: "executed", true: "replayed"}[replayed])
 		return any.UnmarshalNew()
 	}
 }
@@ -95,7 +95,7 @@ func failure(ctx context.Context, key string, replayed bool, err error) error {
 	var kept *onceward.FinalError
 	var s statuspb.Status
 	if errors.As(err, &kept) && proto.Unmarshal(kept.Data, &s) == nil && s.Code != 0 {
-		tell(ctx, key, map[bool]string{false: "executed", true: "replayed"}[replayed])
+		tell(ctx, grpc.SetTrailer, key, map[bool]string{false: "executed", true: "replayed"}[replayed])
 		return status.ErrorProto(&s)
 	}
 	code, outcome := codes.Unknown, "released"
@@ -119,10 +119,10 @@ func failure(ctx context.Context, key string, replayed bool, err error) error {
 	case errors.Is(err, onceward.ErrKeyInvalid):
 		code, outcome = codes.InvalidArgument, "key-invalid"
 	default:
-		tell(ctx, key, outcome)
+		tell(ctx, grpc.SetTrailer, key, outcome)
 		return err // the handler's own, as it is
 	}
-	tell(ctx, key, outcome)
+	tell(ctx, grpc.SetTrailer, key, outcome)
 	answer := status.New(code, err.Error())
 	if wait := onceward.RetryAfter(err); wait > 0 {
 		_ = grpc.SetTrailer(ctx, metadata.Pairs("grpc-retry-pushback-ms", fmt.Sprint(wait.Milliseconds())))
@@ -133,9 +133,11 @@ func failure(ctx context.Context, key string, replayed bool, err error) error {
 	return answer.Err()
 }
 
-func tell(ctx context.Context, key, outcome string) {
+// tell says what became of the key: in the header of an answer, in the trailer of an
+// error, for a client does not retry what has had a header.
+func tell(ctx context.Context, set func(context.Context, metadata.MD) error, key, outcome string) {
 	if key != "" {
 		outcome += fmt.Sprintf(";key=%q", key)
 	}
-	_ = grpc.SetHeader(ctx, metadata.Pairs("idempotency-status", outcome)) // the client has gone: nobody to tell
+	_ = set(ctx, metadata.Pairs("idempotency-status", outcome)) // the client has gone: nobody to tell
 }
