@@ -208,7 +208,7 @@ func (t *transaction) answer() {
 	case u.aborted:
 		c.buf.free()
 		u.log(statusReleased, 0, fmt.Errorf("the handler panicked: %v", u.panicked))
-		u.repanic()
+		u.panicOn(statusReleased)
 	case t.verdict == Abort:
 		c.finish(statusValue(statusReleased, u.key))
 		u.log(statusReleased, c.code, nil)
