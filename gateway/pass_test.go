@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/onceward/onceward/gateway"
 )
@@ -436,6 +437,7 @@ func TestAClientThatLeavesCancelsARequestWithoutAKeyOnly(t *testing.T) {
 				ended <- a.gone()
 				return false
 			}
+			time.Sleep(200 * time.Millisecond) // what would cancel it has time to
 			a.say(created)
 			return true
 		})

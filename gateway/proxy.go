@@ -119,8 +119,7 @@ func (g *Gateway) place(in *http.Request) *url.URL {
 	if target == "" || target == "*" {
 		return u
 	}
-	path, query, asked := strings.Cut(target, "?")
-	u.RawQuery, u.ForceQuery = query, asked && query == ""
+	path, _, _ := strings.Cut(target, "?")
 	if !strings.HasPrefix(path, "/") { // the absolute form
 		_, rest, _ := strings.Cut(path, "://")
 		if slash := strings.IndexByte(rest, '/'); slash >= 0 {

@@ -61,9 +61,9 @@ func openStore(ctx context.Context, name string, may storeUse) (onceward.Store, 
 		return store, func() { _ = client.Close() }, nil
 	}
 	if may.memory {
-		return nil, nil, errors.New("--store is neither sqlite:FILE, postgres://…, redis://… nor memory:")
+		return nil, nil, errors.New("it is neither memory:, sqlite:FILE, postgres://… nor redis://HOST")
 	}
-	return nil, nil, errors.New("--store is neither sqlite:FILE, postgres://… nor redis://…")
+	return nil, nil, errors.New("--store is neither sqlite:FILE, postgres://… nor redis://HOST")
 }
 
 // storeUse is what a subcommand does with its store.
