@@ -21,6 +21,7 @@ settings.configure(
     ],
     TEMPLATES=[{"BACKEND": "django.template.backends.django.DjangoTemplates"}],
     DEFAULT_AUTO_FIELD="django.db.models.AutoField",
+    LOGGING={"version": 1, "handlers": {"stderr": {"class": "logging.StreamHandler"}}, "root": {"handlers": ["stderr"]}},
     DATABASES={"default": {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": os.environ["DATABASE"],
@@ -52,8 +53,8 @@ def query(sql, *values):
 
 
 def for_users(view):
-    def guarded(request, *args):
-        return view(request, *args) if request.user.is_authenticated else HttpResponse("sign in first", status=401)
+    def guarded(request, **kwargs):
+        return view(request, **kwargs) if request.user.is_authenticated else HttpResponse("sign in first", status=401)
     return guarded
 
 
