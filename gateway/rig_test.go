@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -256,4 +258,35 @@ func (a answer) want(t *testing.T, status int, outcome string) {
 	if a.err != nil || a.status != status || a.outcome() != outcome {
 		t.Errorf("answered %v, want %d %q", a, status, outcome)
 	}
+}
+
+// TestMain fails the package if a goroutine of the gateway outlives the tests.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if left := leftovers(); code == 0 && left != "" {
+		fmt.Fprintf(os.Stderr, "goroutines left behind:\n%s\n", left)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// leftovers returns the stacks that run in this package's code, other than the
+// caller's, once they have had time to end.
+func leftovers() string {
+	var out []string
+	for range 200 {
+		buf := make([]byte, 1<<20)
+		buf = buf[:runtime.Stack(buf, true)]
+		out = nil
+		for i, g := range strings.Split(string(buf), "\n\n") {
+			if i > 0 && strings.Contains(g, "onceward/gateway.") {
+				out = append(out, g)
+			}
+		}
+		if out == nil {
+			return ""
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return strings.Join(out, "\n\n")
 }

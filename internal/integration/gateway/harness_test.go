@@ -189,12 +189,12 @@ func openShop(t *testing.T, kind string) *shop {
 		"PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH=" + filepath.Join(testdata, kind) + ":" + testdata,
 	}}}
 	if kind == "django" {
-		for _, name := range []string{"ann", "bob"} {
-			cmd := exec.Command(python, filepath.Join(testdata, "django", "app.py"), name, "password of "+name)
-			cmd.Env = append(os.Environ(), s.env...)
-			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Fatalf("making the tables: %v\n%s", err, out)
-			}
+		text, err := djangosTables()
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, "shop.db"), text, 0o600)
+		}
+		if err != nil {
+			t.Fatalf("making the tables: %v", err)
 		}
 	}
 	s.args = []string{"-m", "gunicorn", "--bind", "127.0.0.1:0", "--workers", "1", "--threads", "8", "--graceful-timeout", "1", "chaos:app"}
@@ -208,6 +208,25 @@ func openShop(t *testing.T, kind string) *shop {
 	})
 	return s
 }
+
+// djangosTables is a database with the tables that Django wants, and two accounts.
+// To make it takes long.
+var djangosTables = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "gateway-django-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "shop.db")
+	for _, name := range []string{"ann", "bob"} {
+		cmd := exec.Command(python, filepath.Join("testdata", "django", "app.py"), name, "password of "+name)
+		cmd.Env = append(os.Environ(), "SECRET_KEY=for the tests only", "DATABASE="+file, "PYTHONDONTWRITEBYTECODE=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("%w\n%s", err, out)
+		}
+	}
+	return os.ReadFile(file)
+})
 
 // waitUntilItAnswers: gunicorn listens before it can answer.
 func (s *shop) waitUntilItAnswers() {
