@@ -26,6 +26,20 @@ func (h *held) FlushError() error {
 	return http.NewResponseController(h.ResponseWriter).Flush()
 }
 
+// oneContinue keeps the application's 100 from being written: net/http writes one
+// when the body begins to be read, which is what that 100 brings about, and the
+// client would get two.
+type oneContinue struct{ http.ResponseWriter }
+
+func (w *oneContinue) WriteHeader(code int) {
+	if code != http.StatusContinue {
+		w.ResponseWriter.WriteHeader(code)
+	}
+}
+
+// Unwrap serves http.ResponseController.
+func (w *oneContinue) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
 // The problem types that the gateway has in common with the guard.
 const (
 	problemUnavailable = "urn:onceward:problem:unavailable"

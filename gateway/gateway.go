@@ -176,6 +176,9 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	// An answer that says no type gets none: net/http would guess one.
 	w.Header()["Content-Type"] = nil
+	if r.Header["Expect"] != nil {
+		w = &oneContinue{w}
+	}
 	if safe(r.Method) {
 		g.forSafe.ServeHTTP(w, r)
 		return

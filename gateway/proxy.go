@@ -166,6 +166,9 @@ func (g *Gateway) answered(res *http.Response) error {
 	res.Body = &wholeBody{ReadCloser: res.Body, log: g.log, r: res.Request}
 	c := callOf(res.Request.Context())
 	if c == nil || !c.guarded {
+		if len(res.TransferEncoding) == 1 && res.TransferEncoding[0] == "chunked" {
+			res.Header.Set("Transfer-Encoding", "chunked") // net/http would count a short body
+		}
 		return nil
 	}
 	kind, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";")
