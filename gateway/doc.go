@@ -35,7 +35,8 @@
 // written Like-This, in alphabetical order with Host first, blanks around values
 // are gone; lines of one name keep their order and their bytes. Hop-by-hop fields
 // end here (RFC 9110 section 7.6.1), X-Forwarded-For, -Host and -Proto are written
-// by the gateway, an answer without Date gets one. A DELETE with "Content-Length:
+// by the gateway (and their likes with underscores, which WSGI takes for the same,
+// dropped), an answer without Date gets one, a reason phrase is the standard one. A DELETE with "Content-Length:
 // 0" loses that line. A path that begins with two slashes and has characters that
 // no URI may have is percent-encoded. A body that is urlencoded is read before it
 // is passed on (up to Guard.MaxRequest), since its key may stand in it; every

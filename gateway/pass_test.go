@@ -173,6 +173,7 @@ func TestHopByHopAndForwardingFields(t *testing.T) {
 	header := []string{
 		"Connection", "X-Mine, keep-alive", "X-Mine", "1", "Keep-Alive", "5", "Proxy-Authorization", "Basic eDp5", "TE", "trailers, gzip",
 		"X-Forwarded-For", "1.2.3.4", "X-Forwarded-For", "5.6.7.8", "X-Forwarded-Host", "evil.test", "X-Forwarded-Proto", "https", "Forwarded", "for=1.2.3.4", "X-Kept", "1",
+		"X_Forwarded_For", "9.9.9.9", "x-forwarded_proto", "https", "X_Kept", "1",
 	}
 	for addr, want := range map[string][]string{
 		plain:  {"X-Forwarded-For: 127.0.0.1", "X-Forwarded-Host: shop.test", "X-Forwarded-Proto: http"},
@@ -190,7 +191,7 @@ func TestHopByHopAndForwardingFields(t *testing.T) {
 		if got.header.Get("X-Kept") != "1" {
 			t.Error("X-Kept was lost")
 		}
-		wantHead(t, app.arrivals()[before], "GET / HTTP/1.1", append(want, "Host: shop.test", "X-Kept: 1", "Te: trailers")...)
+		wantHead(t, app.arrivals()[before], "GET / HTTP/1.1", append(want, "Host: shop.test", "X-Kept: 1", "X_kept: 1", "Te: trailers")...)
 	}
 }
 

@@ -135,9 +135,19 @@ func (g *Gateway) place(in *http.Request) *url.URL {
 	return u
 }
 
+// ours are the fields that the gateway writes.
+var ours = map[string]bool{"X-Forwarded-For": true, "X-Forwarded-Host": true, "X-Forwarded-Proto": true, "Forwarded": true}
+
 // forwarded tells the application who asked for what. net/http has taken away
 // what the client said about that.
 func (g *Gateway) forwarded(in, out *http.Request) {
+	// To a CGI-like application (all of Python's and PHP's) a dash and an underscore
+	// are one: what the client says of itself must not come in by that door.
+	for name := range out.Header {
+		if strings.Contains(name, "_") && ours[http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))] {
+			delete(out.Header, name)
+		}
+	}
 	peer, err := netip.ParseAddrPort(in.RemoteAddr)
 	trusted := false
 	if err == nil {

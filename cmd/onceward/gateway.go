@@ -159,6 +159,9 @@ func (f *gatewayFlags) warn(at net.Addr, stderr io.Writer) {
 	if f.store == "memory:" {
 		fmt.Fprint(stderr, "onceward gateway: the keys are kept in memory: a restart forgets them, and a second gateway would not see them\n")
 	}
+	if f.scope == "cookie:session" {
+		fmt.Fprint(stderr, "onceward gateway: if \"session\" is the cookie that Flask or Starlette keep a session in, it changes with the session, and a repeat may look like somebody else's: see docs/python.md\n")
+	}
 	name, ok := strings.CutPrefix(f.scope, "header:")
 	if ok && !strings.EqualFold(name, "Authorization") {
 		fmt.Fprintf(stderr, "onceward gateway: whoever reaches %s can name himself in %s; only what sets that header should reach it\n", at, name)
