@@ -153,6 +153,19 @@ func TestStoresImportTheRootAndTheirClientOnly(t *testing.T) {
 	}
 }
 
+func TestTheGatewayTakesAStoreAndMakesNone(t *testing.T) {
+	all := packages(t)
+	p, ok := all[module+"/gateway"]
+	if !ok {
+		t.Fatal("there is no gateway")
+	}
+	for _, imported := range p.Imports {
+		if !all[imported].Standard && imported != module {
+			t.Errorf("%s imports %s: it is the root's guard and net/http; whoever runs it brings the store", p.ImportPath, imported)
+		}
+	}
+}
+
 func TestToolsThatMeetTheGuardOnTheWireDoNotImportIt(t *testing.T) {
 	for _, p := range ourPackages(t) {
 		for _, tool := range []string{module + "/fault", module + "/check"} {
