@@ -132,7 +132,7 @@ func (t *transaction) work(ctx context.Context) (Verdict, *Response, error) {
 	}
 	cfg := &t.g.cfg
 	// A copy, so that a second run sees the request as it came.
-	u := &run{request: request{g: t.g, w: t.w, r: t.r.Clone(ctx), start: t.start, key: t.key, id: t.id, body: t.body}}
+	u := &run{request: request{g: t.g, w: t.w, r: t.r.Clone(ctx), start: t.start, key: t.key, id: t.id, print: t.print, body: t.body}}
 	t.run, t.verdict = u, Abort
 	u.next = t.next
 	u.parent, u.enforced, u.deadline = ctx, true, time.Now().Add(cfg.MaxTransaction)
