@@ -96,14 +96,18 @@ func (a *App) writeOperation(w http.ResponseWriter, r *http.Request, status int,
 		return
 	}
 	v := a.visit(r)
-	view := operationView{L: v.l, ID: op.ID(), State: op.State,
-		Line: v.l.T("export." + string(op.State)), Note: v.l.T("export." + string(op.State) + ".note")}
+	view := operationView{L: v.l, ID: op.ID(), State: op.State, Line: v.l.T("export." + string(op.State))}
 	switch {
-	case op.State == operation.Complete:
+	case op.State != operation.Complete:
+		view.Note = v.l.T("note." + string(op.State))
+		if op.Failure != nil && op.Failure.Type == export.Empty {
+			view.Line, view.Note = v.l.T("export.empty"), v.l.T("note.empty")
+		}
+	default:
 		f, err := a.cfg.Exports.Get(r.Context(), v.user.ID, op.ID())
 		switch {
 		case errors.Is(err, export.ErrNoFile):
-			view.Line, view.Note = v.l.T("export.gone"), v.l.T("export.gone.note")
+			view.Line, view.Note = v.l.T("export.gone"), v.l.T("note.gone")
 		case err != nil:
 			a.internal(w, r, err)
 			return
@@ -111,8 +115,6 @@ func (a *App) writeOperation(w http.ResponseWriter, r *http.Request, status int,
 			view.File = op.Result.Location
 			view.Note = v.l.T("export.until", v.l.DayLong(civil.Today(f.Expires.In(v.now.Location()))))
 		}
-	case op.State == operation.Failed && op.Failure != nil && op.Failure.Type == export.Empty:
-		view.Line, view.Note = v.l.T("export.empty"), v.l.T("export.empty.note")
 	}
 	w.Header().Add("Vary", "HX-Request")
 	if isHX(r) {

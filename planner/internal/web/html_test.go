@@ -96,7 +96,7 @@ func (w *world) allPages() map[string]string {
 	if a := w.anna.post("/exports", "format=json&part=all&id=lesson"); a.header.Get("Location") != "/operations/"+order {
 		w.t.Fatal(a)
 	}
-	if _, err := w.db.Write.Exec(`INSERT INTO exports VALUES (?, ?, 'ics', 'all', 'planner.ics', 'BEGIN', ?, ?)`, w.anna.id, order,
+	if _, err := w.db.Write.Exec(`INSERT INTO exports VALUES (?, ?, 'ics', 'all', 'planner.ics', x'00', ?, ?)`, w.anna.id, order,
 		w.clock.Now().UnixMilli(), w.clock.Now().Add(time.Hour).UnixMilli()); err != nil {
 		w.t.Fatal(err)
 	}
