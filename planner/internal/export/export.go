@@ -130,6 +130,7 @@ type order struct {
 	User     string
 	Format   string
 	Part     string
+	Day      civil.Date // on which they asked
 	From, To civil.Date
 	Zone     string
 }
@@ -140,8 +141,9 @@ func (e *Exports) Order(ctx context.Context, key onceward.Key, fp onceward.Finge
 	if format != ICS && format != JSON || part != All && part != Week {
 		return operation.Operation{}, ErrOrderInvalid
 	}
-	monday := civil.Today(now).Monday()
-	input, err := json.Marshal(order{User: user, Format: format, Part: part, From: monday, To: monday.AddDays(6), Zone: now.Location().String()})
+	day := civil.Today(now)
+	monday := day.Monday()
+	input, err := json.Marshal(order{User: user, Format: format, Part: part, Day: day, From: monday, To: monday.AddDays(6), Zone: now.Location().String()})
 	if err != nil {
 		return operation.Operation{}, fmt.Errorf("planner: ordering an export: %w", err)
 	}
@@ -190,11 +192,10 @@ func (o *order) fill(all []task.Whole, now time.Time) ([]byte, error) {
 }
 
 func (o *order) name() string {
-	name := "planner"
 	if o.Part == Week {
-		name += "-" + o.From.String()
+		return "planner-week-" + o.From.String() + "." + o.Format
 	}
-	return name + "." + o.Format
+	return "planner-" + o.Day.String() + "." + o.Format
 }
 
 // File is a file that is ready.

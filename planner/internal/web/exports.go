@@ -5,6 +5,7 @@ import (
 	"mime"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/onceward/onceward"
@@ -113,7 +114,8 @@ func (a *App) writeOperation(w http.ResponseWriter, r *http.Request, status int,
 			return
 		default:
 			view.File = op.Result.Location
-			view.Note = v.l.T("export.until", v.l.DayLong(civil.Today(f.Expires.In(v.now.Location()))))
+			_, date, _ := strings.Cut(v.l.DayLong(civil.Today(f.Expires.In(v.now.Location()))), ", ")
+			view.Note = v.l.T("export.until", date)
 		}
 	}
 	w.Header().Add("Vary", "HX-Request")
@@ -121,7 +123,7 @@ func (a *App) writeOperation(w http.ResponseWriter, r *http.Request, status int,
 		_ = a.piece(w, r, status, "operation", view)
 		return
 	}
-	a.render(w, r, status, "operation", v.l.T("exports"), view)
+	a.render(w, r, status, "operation", v.l.T("export.one"), view)
 }
 
 // exportsForm is the page of exports.

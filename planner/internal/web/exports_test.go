@@ -81,7 +81,7 @@ func TestAnExportIsAcceptedOnceAndItsStatusLeadsToTheFile(t *testing.T) {
 		t.Errorf("%d jobs, %d files", jobs, files)
 	}
 	file := w.anna.get(s.Location)
-	if file.status != http.StatusOK || file.header.Get("Content-Type") != "text/calendar; charset=utf-8" || file.header.Get("Content-Disposition") != "attachment; filename=planner.ics" ||
+	if file.status != http.StatusOK || file.header.Get("Content-Type") != "text/calendar; charset=utf-8" || file.header.Get("Content-Disposition") != "attachment; filename=planner-2026-11-29.ics" ||
 		!strings.Contains(file.body, "SUMMARY:Физика: задачи 12–15\\, стр. 7") || !strings.HasPrefix(file.body, "BEGIN:VCALENDAR\r\n") {
 		t.Error(file)
 	}
@@ -165,7 +165,7 @@ func TestAnExportWithoutScriptsIsAFormAndAPage(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.body), &file); err != nil || file.Format != "onceward-planner/1" || file.From != "2026-11-23" || file.To != "2026-11-29" || len(file.Tasks) != 0 {
 		t.Errorf("%v, %v: tomorrow is in another week", got, err)
 	}
-	if !strings.Contains(got.header.Get("Content-Disposition"), "planner-2026-11-23.json") {
+	if !strings.Contains(got.header.Get("Content-Disposition"), "planner-week-2026-11-23.json") {
 		t.Error(got.header)
 	}
 	if list := w.anna.get("/exports"); !strings.Contains(list.body, link[1]) || !strings.Contains(list.body, "сегодня в 23:30") {
@@ -187,7 +187,7 @@ func TestThePieceOfThePageWaitsForTheFile(t *testing.T) {
 	if err := w.exports.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if piece := <-waits; strings.Contains(piece.body, "hx-get") || !strings.Contains(piece.body, "Файл готов") || !strings.Contains(piece.body, "Хранится до дня: Воскресенье, 6 декабря.") {
+	if piece := <-waits; strings.Contains(piece.body, "hx-get") || !strings.Contains(piece.body, "Файл готов") || !strings.Contains(piece.body, "Хранится до 6 декабря.") {
 		t.Error(piece)
 	}
 	again := w.anna.post("/exports", "format=ics&part=all&id=x", hx(named("another")...)...)
