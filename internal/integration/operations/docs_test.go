@@ -24,6 +24,7 @@ import (
 // TestTheDocumentShowsTheCodeThatRuns holds docs/long-work.md to handlers.go.
 // UPDATE=1 writes the code into the document.
 func TestTheDocumentShowsTheCodeThatRuns(t *testing.T) {
+	t.Parallel()
 	source, err := os.ReadFile("handlers.go")
 	if err != nil {
 		t.Fatal(err)
@@ -82,6 +83,7 @@ func ask(t *testing.T, h http.Handler, method, path, key string) (*httptest.Resp
 
 // What the document says of the service on Postgres.
 func TestTheDocumentsServiceDoesWhatItSays(t *testing.T) {
+	t.Parallel()
 	pool, err := pgxpool.New(t.Context(), servers.Postgres(t))
 	if err != nil {
 		t.Fatal(err)
@@ -130,6 +132,7 @@ func TestTheDocumentsServiceDoesWhatItSays(t *testing.T) {
 
 // And of SQLite, and of memory.
 func TestTheDocumentsOtherRunnersWork(t *testing.T) {
+	t.Parallel()
 	db := openSQLite(t, filepath.Join(t.TempDir(), "shop.db"))
 	defer db.Close()
 	file, store, err := onFile(t.Context(), db, func(context.Context, operation.Job) (done riveroperation.Outcome[*sql.Tx], err error) {

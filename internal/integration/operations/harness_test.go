@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -36,6 +37,11 @@ import (
 func TestMain(m *testing.M) {
 	if at := os.Getenv(childAt); at != "" {
 		os.Exit(child(at, os.Getenv(childDoes)))
+	}
+	// Most of these tests wait for River and not for a processor.
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
 	}
 	os.Exit(m.Run())
 }
@@ -157,6 +163,30 @@ func openSQLite(t testing.TB, file string) *sql.DB {
 	return db
 }
 
+// emptyFile has the tables and nothing in them, made once.
+var emptyFile = sync.OnceValue(func() []byte {
+	folder, err := os.MkdirTemp("", "operations-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(folder)
+	file := filepath.Join(folder, "empty.db")
+	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=synchronous(OFF)&_txlock=immediate")
+	if err != nil {
+		panic(err)
+	}
+	db.SetMaxOpenConns(1)
+	err = riveroperation.Migrate(context.Background(), onsqlite.Pool(db, nil))
+	if err = errors.Join(err, db.Close()); err != nil {
+		panic(err)
+	}
+	made, err := os.ReadFile(file)
+	if err != nil {
+		panic(err)
+	}
+	return made
+})
+
 func sqliteWork(g *gate, by string) riveroperation.Work[*sql.Tx] {
 	return work(g, by, func(ctx context.Context, tx *sql.Tx, query string, args ...any) error {
 		_, err := tx.ExecContext(ctx, strings.ReplaceAll(query, "$", "?"), args...)
@@ -197,6 +227,9 @@ func newRunner[TTx any](t *testing.T, db riveroperation.Database[TTx], w riverop
 func onSQLite(t *testing.T, c change) *backend {
 	t.Helper()
 	b := &backend{gate: newGate(), where: filepath.Join(t.TempDir(), "shop.db")}
+	if err := os.WriteFile(b.where, emptyFile(), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	db := openSQLite(t, b.where)
 	t.Cleanup(func() { db.Close() })
 	store, err := sqlitestore.New(t.Context(), db, sqlitestore.Config{})

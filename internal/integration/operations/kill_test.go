@@ -44,7 +44,8 @@ func child(where, by string) int {
 	var r interface {
 		Start(context.Context) error
 	}
-	cfg := soon(oneQueue)
+	// One at a time: when it has done a second job, it is through with the first.
+	cfg := soon(map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1}})
 	quickly(&cfg)
 	if os.Getenv(childPatient) != "" {
 		cfg.JobTimeout = -1 // its job ends from outside, not by its own time

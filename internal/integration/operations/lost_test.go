@@ -38,6 +38,7 @@ func request(s *shop, key, do string) *http.Request {
 // What the runner has lost it does not know, and says so: the job, or all of it. It
 // begins nothing anew.
 func TestWhatTheRunnerHasLostIsUnknown(t *testing.T) {
+	t.Parallel()
 	onEach(t, change{}, func(t *testing.T, b *backend) {
 		s := newShop(t, b, true, onceward.Config{})
 		to := s.post("k", write).header.Get("Location")
@@ -75,6 +76,7 @@ func TestWhatTheRunnerHasLostIsUnknown(t *testing.T) {
 // An account is deleted while its work runs: nothing of it is left, and what comes
 // late writes nothing.
 func TestAForgottenScopeLeavesNothingAndItsWorkWritesNothing(t *testing.T) {
+	t.Parallel()
 	onEach(t, change{}, func(t *testing.T, b *backend) {
 		s := newShop(t, b, true, onceward.Config{})
 		b.start(t)
@@ -107,6 +109,7 @@ func TestAForgottenScopeLeavesNothingAndItsWorkWritesNothing(t *testing.T) {
 // A finished operation is forgotten when its time is over, and so is one that River
 // has given up; one that waits or runs is not.
 func TestSweepForgetsWhatIsOver(t *testing.T) {
+	t.Parallel()
 	onEach(t, change{retention: 50 * time.Millisecond}, func(t *testing.T, b *backend) {
 		s := newShop(t, b, true, onceward.Config{})
 		b.start(t)
@@ -192,6 +195,7 @@ func stacks() string {
 
 // A database that does not answer is 503 and nothing else; the repeat is a real one.
 func TestARunnerThatFailsIsUnavailableAndNothingMore(t *testing.T) {
+	t.Parallel()
 	var log lockedBuffer
 	onEach(t, change{}, func(t *testing.T, b *backend) {
 		s := newShop(t, b, false, onceward.Config{})
