@@ -166,6 +166,22 @@ func TestTheGatewayTakesAStoreAndMakesNone(t *testing.T) {
 	}
 }
 
+// riveroperation has one package for each database for this reason alone.
+func TestLongWorkOnOneDatabaseLinksNoOther(t *testing.T) {
+	all := packages(t)
+	for path, other := range map[string]string{
+		module + "/riveroperation":          "github.com/jackc/pgx/v5",
+		module + "/riveroperation/onsqlite": "github.com/jackc/pgx/v5",
+		module + "/riveroperation/onpgx":    module + "/sqlitestore",
+		module + "/planner":                 "github.com/jackc/pgx/v5",
+		module + "/operation":               "github.com/riverqueue/river",
+	} {
+		if p, ok := all[path]; !ok || slices.ContainsFunc(p.Deps, func(dep string) bool { return within(dep, other) }) {
+			t.Errorf("%s is missing, or reaches %s: whoever imports it would link that too", path, other)
+		}
+	}
+}
+
 func TestToolsThatMeetTheGuardOnTheWireDoNotImportIt(t *testing.T) {
 	for _, p := range ourPackages(t) {
 		for _, tool := range []string{module + "/fault", module + "/check"} {
