@@ -258,6 +258,14 @@ func TestRequirement68FiftyAtOnceLoseNothing(t *testing.T) {
 		if a := add("after"); a.status != http.StatusConflict {
 			t.Errorf("a cancelled order grew: %v", a)
 		}
+		if strings.HasPrefix(s.b.name, "postgres") {
+			conn := s.postgres()
+			s.stop() // its connections tell what they met
+			var deadlocks int
+			if err := conn.QueryRow(t.Context(), `SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`).Scan(&deadlocks); err != nil || deadlocks > 0 {
+				t.Errorf("the server counts %d deadlocks, %v", deadlocks, err)
+			}
+		}
 	})
 }
 
