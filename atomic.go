@@ -28,9 +28,9 @@ var errMaxTransaction = errors.New("onceward: the handler ran longer than MaxTra
 // Config.Require is set. FailOpen has no meaning here. Atomic panics if the store
 // is no [Transactor].
 func (g *Guard) Atomic(next http.Handler) http.Handler {
-	store, ok := g.store.(Transactor)
+	store, ok := power[Transactor](g.store)
 	if !ok {
-		panic(fmt.Sprintf("onceward: Atomic needs a store that is a Transactor, and %T is none: use Handler", g.store))
+		panic(fmt.Sprintf("onceward: Atomic needs a store that is a Transactor, and %T is none: use Handler", unwatched(g.store)))
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !g.cfg.guards(r.Method) {
@@ -104,7 +104,7 @@ func (t *transaction) transact(c Claim) (rec Record, ran bool, err error) {
 		}
 	}()
 	c.Keep = t.g.cfg.kept()
-	rec, ran, err = t.store.Transact(&asking, c, t.perform)
+	rec, ran, err = t.put(&asking, c, t.perform)
 	switch {
 	case err == nil:
 		return rec, ran, nil
@@ -162,6 +162,7 @@ func (t *transaction) work(ctx context.Context) (Verdict, *Response, error) {
 	u.life.Unlock()
 	u.timer.Stop()
 	if !ended {
+		u.happened(EventOverran, errMaxTransaction)
 		u.cancel(errMaxTransaction)
 		u.capture.takeBack()
 		return Abort, nil, errMaxTransaction

@@ -158,6 +158,7 @@ func (d *doing) do(ctx context.Context, g *Guard, call Call) outcome {
 	rec, claimed, err := d.claim(claim, d.ask)
 	switch {
 	case errors.Is(err, errUnreachable) && g.cfg.FailOpen:
+		d.happened(EventUnguarded, err)
 		d.log(statusUnavailable, 0, fmt.Errorf("it runs unguarded: %w", err))
 		value, err := d.work(ctx)
 		return outcome{value: value, err: err}
@@ -172,6 +173,7 @@ func (d *doing) do(ctx context.Context, g *Guard, call Call) outcome {
 // execute runs the work and returns what became of it, or that it still runs.
 func (d *doing) execute(rec Record) outcome {
 	d.own(rec)
+	d.claimed()
 	d.begin()
 	caller := d.r.Context()
 	if d.detached {
@@ -201,6 +203,7 @@ func (d *doing) execute(rec Record) outcome {
 		}
 	}()
 	if over {
+		d.happened(EventOverran, errMaxRuntime)
 		return d.refuseCall(fmt.Errorf("%w: %w", &busyError{http.StatusServiceUnavailable, 2 * time.Second}, errMaxRuntime))
 	}
 	return d.refuseCall(&busyError{http.StatusConflict, 2 * time.Second})
@@ -226,10 +229,12 @@ func (d *doing) cancelIfOver() {
 // perform is the work's goroutine.
 func (d *doing) perform(ctx context.Context) {
 	d.aborted = true
+	d.began()
 	defer func() {
 		if d.aborted {
 			d.caught(recover())
 		}
+		d.finished("")
 		d.end()
 	}()
 	d.value, d.err = d.work(ctx)

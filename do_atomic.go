@@ -17,8 +17,8 @@ type doingAtomic struct {
 func (t *doingAtomic) do(ctx context.Context, g *Guard, call Call) outcome {
 	claim, err := t.open(ctx, g, call)
 	var ok bool
-	if t.store, ok = g.store.(Transactor); !ok && err == nil {
-		err = fmt.Errorf("onceward: DoAtomic needs a store that is a Transactor, and %T is none: use Do", g.store)
+	if t.store, ok = power[Transactor](g.store); !ok && err == nil {
+		err = fmt.Errorf("onceward: DoAtomic needs a store that is a Transactor, and %T is none: use Do", unwatched(g.store))
 	}
 	if err != nil {
 		return t.refuseCall(err)
@@ -62,6 +62,7 @@ func (t *doingAtomic) runOnce(ctx context.Context) (Verdict, *Response, error) {
 	d.life.Unlock()
 	d.timer.Stop()
 	if !ended {
+		d.happened(EventOverran, errMaxTransaction)
 		d.cancel(errMaxTransaction)
 		return Abort, nil, errMaxTransaction
 	}

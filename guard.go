@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -47,7 +48,7 @@ func New(store Store, scope ScopeFunc, cfg Config) (*Guard, error) {
 		return nil, err
 	}
 	g := &Guard{cfg: cfg, shared: &shared{
-		store: store, scope: scope,
+		store: cfg.watch(store), scope: scope,
 		spool:   spool{dir: cfg.SpoolDir, max: cfg.MaxSpool},
 		flights: flights{byKey: make(map[Key]flight)},
 		late:    make(chan struct{}, 64),
@@ -121,7 +122,8 @@ type request struct {
 	bodyErr error       // why it could not be read whole
 	asking  lazyContext // of the first Claim
 	attempt int
-	patient time.Duration // Call.Wait
+	patient time.Duration          // Call.Wait
+	route   atomic.Pointer[string] // of a ServeMux that was passed inside the guard; observed only
 }
 
 // serve is the order of things. Everything before the claim can be repeated
@@ -141,6 +143,7 @@ func (u *run) serve(next http.Handler) {
 	rec, claimed, err := q.claim(claim, q.ask)
 	switch {
 	case errors.Is(err, errUnreachable) && q.g.cfg.FailOpen:
+		q.happened(EventUnguarded, err)
 		q.log(statusUnavailable, 0, fmt.Errorf("it runs unguarded: %w", err))
 		q.r.Body = q.body.body()
 		next.ServeHTTP(q.w, q.r)
@@ -433,12 +436,7 @@ func (g *Guard) sweep(ctx context.Context, s Sweeper) {
 				return
 			case <-time.After(pause):
 			}
-			n := 0
-			err := g.once(func(ctx context.Context) (err error) { n, err = s.Sweep(ctx, step); return err })
-			if err != nil {
-				g.logger(slog.LevelWarn, "onceward: sweep failed", "error", err)
-			}
-			if n < step {
+			if g.sweepOnce(s, step) < step {
 				break
 			}
 			pause = 10 * time.Millisecond // let claims in between two steps
@@ -455,6 +453,7 @@ func (g *Guard) logger(level slog.Level, msg string, args ...any) {
 // log writes the one line of a decision. One grep for the record's id tells
 // its whole story.
 func (q *request) log(outcome string, status int, err error) {
+	q.observe(outcome, status, err)
 	l := q.g.cfg.Logger
 	if l == nil {
 		return

@@ -439,8 +439,11 @@ func TestEveryDecisionIsOneLogLineWithTheRecordsID(t *testing.T) { // S70
 	r.post("secret-key", "x")
 	r.post("secret-key", "y")
 	id := onceward.NewKey("ann", "secret-key").RecordID()
-	if n := strings.Count(log.String(), "record="+id); n != 3 {
-		t.Errorf("%d lines name the record, want 3:\n%s", n, &log)
+	if n := strings.Count(log.String(), "msg=onceward record="+id); n != 3 {
+		t.Errorf("%d lines of decisions name the record, want 3:\n%s", n, &log)
+	}
+	if first, _, _ := strings.Cut(log.String(), "\n"); !strings.Contains(first, `msg="onceward: claimed" record=`+id) {
+		t.Errorf("the story begins with %s", first)
 	}
 	for _, outcome := range []string{"executed", "replayed", "key-reused"} {
 		if !strings.Contains(log.String(), "outcome="+outcome) {

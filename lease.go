@@ -30,6 +30,7 @@ type lease struct {
 	ended   bool        // it has returned
 	over    bool        // MaxRuntime has passed
 	left    bool        // who called Do does not wait any more
+	ending  bool        // its answer is being recorded
 	settled bool        // no more renewals
 	lost    bool        // the claim is another's
 	timer   *time.Timer // the next renewal of the lease, or MaxRuntime
@@ -136,14 +137,16 @@ func (u *lease) renew() time.Duration {
 	u.life.Lock()
 	defer u.life.Unlock()
 	switch {
-	case err == nil || u.settled:
-		return u.g.cfg.Lease / 3
+	case err == nil || u.settled || u.ending && errors.Is(err, ErrClaimLost):
+		return u.g.cfg.Lease / 3 // what was recorded meanwhile has no lease
 	case errors.Is(err, ErrClaimLost):
 		u.lost = true
 		u.cancel(ErrClaimLost)
+		u.happened(EventLeaseLost, err)
 		u.log(outcomeClaimLost, 0, err)
 		return u.g.cfg.Lease
 	}
+	u.happened(EventRenewalFailed, err)
 	u.g.logger(slog.LevelWarn, "onceward: a lease was not renewed", "record", u.id.RecordID(), "error", err)
 	return max(u.g.cfg.Lease/10, time.Millisecond)
 }
@@ -161,15 +164,23 @@ func (u *lease) stopRenewing() (lost bool) {
 // behind the client's answer while the claim may still be ours; the claim is
 // not released, for the work is done.
 func (u *lease) complete(resp *Response) error {
-	lost := u.stopRenewing()
+	u.life.Lock()
+	lost := u.lost
+	u.ending = true // the lease stays renewed: the store may take longer than it lasts
+	u.life.Unlock()
 	if lost {
+		u.stopRenewing()
 		u.leave()
 		return ErrClaimLost
 	}
 	u.g.bound(&u.recording, u.r)
 	err := u.g.store.Complete(&u.recording, u.id, u.token, resp, u.g.cfg.kept())
 	u.recording.cancel(nil)
+	u.stopRenewing()
 	if err == nil || errors.Is(err, ErrClaimLost) {
+		if err != nil {
+			u.happened(EventLeaseLost, err)
+		}
 		u.leave()
 		return err
 	}
@@ -182,9 +193,7 @@ func (u *lease) complete(resp *Response) error {
 	}
 	u.g.later(record, func(err error) {
 		u.leave()
-		if err != nil {
-			u.g.logger(slog.LevelError, "onceward: an answer was never recorded", "record", u.id.RecordID(), "error", err)
-		}
+		u.settledLate(err)
 	})
 	return err
 }

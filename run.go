@@ -35,6 +35,7 @@ func (u *run) execute(next http.Handler, rec Record) {
 	cfg := &u.g.cfg
 	u.next = next
 	u.own(rec)
+	u.claimed()
 	u.capture.init(u.w, cfg.MaxResponse, &u.g.spool)
 	u.capture.tokenFor = u
 	u.capture.unframed = !u.r.ProtoAtLeast(1, 1)
@@ -50,6 +51,7 @@ func (u *run) execute(next http.Handler, rec Record) {
 	ended := u.ended
 	u.life.Unlock()
 	if !ended {
+		u.happened(EventOverran, errMaxRuntime)
 		u.cancel(errMaxRuntime)
 		if u.capture.detach() {
 			// No second copy starts: the lease stays renewed while the goroutine
@@ -99,6 +101,7 @@ func (u *run) handlers() *http.Request {
 // handle is the handler's goroutine.
 func (u *run) handle(r *http.Request) {
 	u.aborted = true
+	u.began()
 	defer func() {
 		if u.aborted {
 			u.caught(recover())
@@ -111,6 +114,7 @@ func (u *run) handle(r *http.Request) {
 		} else {
 			u.body.free()
 		}
+		u.finished(r.Pattern)
 		u.end()
 	}()
 	u.next.ServeHTTP(&u.capture, r)

@@ -7,14 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"path"
 	"time"
 )
 
 // StatusReport is what [Guard.Status] tells of a key, as JSON.
 type StatusReport struct {
-	// State is absent (never seen, released, or forgotten since), in-progress,
-	// complete, or unknown: its run ended without an answer, or may have.
+	// State is absent (never seen, released, forgotten since, or at work in a
+	// transaction of another process, under Atomic), in-progress, complete, or
+	// unknown: its run ended without an answer, or may have.
 	State string `json:"state"`
 	// Code is the HTTP status of the kept answer; 0 unless complete.
 	Code int `json:"status,omitempty"`
@@ -34,9 +36,9 @@ type StatusReport struct {
 //
 // It panics if the store is no [Looker].
 func (g *Guard) Status() http.Handler {
-	looker, ok := g.store.(Looker)
+	looker, ok := power[Looker](g.store)
 	if !ok {
-		panic(fmt.Sprintf("onceward: Status needs a store that is a Looker, and %T is none", g.store))
+		panic(fmt.Sprintf("onceward: Status needs a store that is a Looker, and %T is none", unwatched(g.store)))
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := &request{g: g, w: w, r: r, start: time.Now()}
@@ -61,7 +63,12 @@ func (g *Guard) Status() http.Handler {
 func (q *request) look(looker Looker) (StatusReport, error) {
 	name := q.r.PathValue("key")
 	if name == "" {
-		name = path.Base(q.r.URL.Path)
+		// Unescaped before, a slash in the key would be one of the path.
+		last := path.Base(q.r.URL.EscapedPath())
+		if unescaped, err := url.PathUnescape(last); err == nil {
+			last = unescaped
+		}
+		name = last
 	}
 	key, err := checkLength(name)
 	if err == nil {
@@ -78,12 +85,16 @@ func (q *request) look(looker Looker) (StatusReport, error) {
 	var rec Record
 	var found bool
 	err = q.g.once(func(ctx context.Context) (err error) {
+		start := time.Now()
 		rec, found, err = looker.Look(ctx, q.id)
+		q.g.cfg.called(ctx, "look", time.Since(start), err)
 		return err
 	})
 	switch {
 	case err != nil && !errors.Is(err, ErrEncoding):
 		return StatusReport{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	case !found && err == nil && q.g.flights.runs(q.id):
+		return StatusReport{State: "in-progress"}, nil // a transaction of this process
 	case !found && err == nil:
 		return StatusReport{State: "absent"}, nil
 	}
@@ -104,14 +115,17 @@ func (q *request) look(looker Looker) (StatusReport, error) {
 // store's own database it takes part in it. It fails if the store is no
 // [Forgetter].
 func (g *Guard) Forget(ctx context.Context, scope string) error {
-	forgetter, ok := g.store.(Forgetter)
+	forgetter, ok := power[Forgetter](g.store)
 	if !ok {
-		return fmt.Errorf("onceward: Forget needs a store that is a Forgetter, and %T is none", g.store)
+		return fmt.Errorf("onceward: Forget needs a store that is a Forgetter, and %T is none", unwatched(g.store))
 	}
 	if scope == "" {
 		return errScopeMissing
 	}
-	if err := forgetter.Forget(ctx, NewKey(scope, "").Scope); err != nil {
+	start := time.Now()
+	err := forgetter.Forget(ctx, NewKey(scope, "").Scope)
+	g.cfg.called(ctx, "forget", time.Since(start), err)
+	if err != nil {
 		return fmt.Errorf("onceward: forget: %w", err)
 	}
 	return nil

@@ -89,3 +89,11 @@ type Sweeper interface {
 	// It works in small steps, so that no claim waits long for it.
 	Sweep(ctx context.Context, limit int) (deleted int, err error)
 }
+
+// KeySweeper is the optional power of a [Sweeper] to say whose records it deleted, so
+// that the log can tell the end of a record's story. The guard uses it where its Logger
+// is enabled for debugging.
+type KeySweeper interface {
+	// SweepKeys is Sweep. With an error it returns what is deleted nevertheless.
+	SweepKeys(ctx context.Context, limit int) (deleted []Key, err error)
+}

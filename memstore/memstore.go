@@ -57,11 +57,11 @@ type Store struct {
 const shardCount = 64 // a power of two
 
 var (
-	_ onceward.Store     = (*Store)(nil)
-	_ onceward.Looker    = (*Store)(nil)
-	_ onceward.Lister    = (*Store)(nil)
-	_ onceward.Forgetter = (*Store)(nil)
-	_ onceward.Sweeper   = (*Store)(nil)
+	_ onceward.Store      = (*Store)(nil)
+	_ onceward.Looker     = (*Store)(nil)
+	_ onceward.Lister     = (*Store)(nil)
+	_ onceward.Forgetter  = (*Store)(nil)
+	_ onceward.KeySweeper = (*Store)(nil)
 )
 
 // New makes an empty Store.
@@ -129,7 +129,7 @@ func (s *Store) claim(c *onceward.Claim) (onceward.Record, bool, error) {
 		r = nil
 	}
 	if r == nil {
-		s.dropExpired(sh, now, 2)
+		s.dropExpired(sh, now, 2, nil)
 		if err := s.reserve(); err != nil {
 			return onceward.Record{}, false, err
 		}

@@ -20,12 +20,24 @@ type shard struct {
 // Sweep implements [onceward.Sweeper]. It holds one shard's lock at a time, for
 // at most 64 records.
 func (s *Store) Sweep(ctx context.Context, limit int) (int, error) {
+	return s.sweep(ctx, limit, nil)
+}
+
+// SweepKeys implements [onceward.KeySweeper]. It does not know of the few records
+// that claims delete in passing.
+func (s *Store) SweepKeys(ctx context.Context, limit int) (deleted []onceward.Key, err error) {
+	_, err = s.sweep(ctx, limit, &deleted)
+	return deleted, err
+}
+
+// sweep appends the keys of what it deletes to keys, if that is not nil.
+func (s *Store) sweep(ctx context.Context, limit int, keys *[]onceward.Key) (int, error) {
 	deleted := 0
 	for idle := 0; idle < shardCount && deleted < limit; {
 		if err := ctx.Err(); err != nil {
 			return deleted, err
 		}
-		n := s.sweepShard(&s.shards[s.hand.Load()%shardCount], min(64, limit-deleted))
+		n := s.sweepShard(&s.shards[s.hand.Load()%shardCount], min(64, limit-deleted), keys)
 		deleted += n
 		if n == 64 {
 			idle = 0
@@ -46,16 +58,19 @@ func (s *Store) sweepForRoom() bool {
 	return n > 0
 }
 
-func (s *Store) sweepShard(sh *shard, limit int) int {
+func (s *Store) sweepShard(sh *shard, limit int, keys *[]onceward.Key) int {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	return s.dropExpired(sh, s.now(), limit)
+	return s.dropExpired(sh, s.now(), limit, keys)
 }
 
 // dropExpired deletes up to limit records of sh that count as absent.
-func (s *Store) dropExpired(sh *shard, now int64, limit int) int {
+func (s *Store) dropExpired(sh *shard, now int64, limit int, keys *[]onceward.Key) int {
 	n := 0
 	for n < limit && len(sh.heap) > 0 && sh.heap[0].absentAt <= now {
+		if keys != nil {
+			*keys = append(*keys, sh.heap[0].facts.Key)
+		}
 		s.remove(sh, sh.heap[0])
 		n++
 	}

@@ -23,17 +23,45 @@ const sweepRows = `DELETE FROM idempotency_keys WHERE ctid = ANY (ARRAY(
 // Sweep implements [onceward.Sweeper]. It passes over records that another
 // transaction has locked.
 func (s *Store) Sweep(ctx context.Context, limit int) (int, error) {
+	return s.sweep(ctx, limit, nil)
+}
+
+// SweepKeys implements [onceward.KeySweeper].
+func (s *Store) SweepKeys(ctx context.Context, limit int) (deleted []onceward.Key, err error) {
+	_, err = s.sweep(ctx, limit, &deleted)
+	return deleted, err
+}
+
+// sweep appends the keys of what it deletes to keys, if that is not nil.
+func (s *Store) sweep(ctx context.Context, limit int, keys *[]onceward.Key) (int, error) {
 	deleted := 0
 	for deleted < limit {
 		step, n := min(sweepStep, limit-deleted), int64(0)
+		var gone []onceward.Key
+		query, scan := sweepRows, (func(pgx.Rows) error)(nil)
+		if keys != nil {
+			query, scan = sweepRows+" RETURNING scope, key", func(rows pgx.Rows) error {
+				var key onceward.Key
+				var scope, id []byte
+				err := rows.Scan(&scope, &id)
+				copy(key.Scope[:], scope)
+				copy(key.ID[:], id)
+				gone = append(gone, key)
+				return err
+			}
+		}
 		err := s.call(ctx, "sweep", s.acquire, func(conn *pgx.Conn) (err error) {
-			n, err = s.ask(ctx, conn, nil, sweepRows, step)
+			gone = nil
+			n, err = s.ask(ctx, conn, scan, query, step)
 			return err
 		})
 		if err != nil {
 			return deleted, err
 		}
 		deleted += int(n)
+		if keys != nil {
+			*keys = append(*keys, gone...)
+		}
 		if int(n) < step {
 			break
 		}
@@ -127,6 +155,7 @@ func (s *Store) Forget(ctx context.Context, scope [32]byte) error {
 		if _, err := t.Exec(ctx, forgetRows, scope[:]); err != nil {
 			return fmt.Errorf("pgxstore: forget: %w", err)
 		}
+		t.h.forgot(scope)
 		return nil
 	}
 	return s.call(ctx, "forget", s.acquire, func(conn *pgx.Conn) error {

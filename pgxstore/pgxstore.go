@@ -90,7 +90,7 @@ type Store struct {
 var (
 	_ onceward.Store      = (*Store)(nil)
 	_ onceward.Transactor = (*Store)(nil)
-	_ onceward.Sweeper    = (*Store)(nil)
+	_ onceward.KeySweeper = (*Store)(nil)
 	_ onceward.Looker     = (*Store)(nil)
 	_ onceward.Lister     = (*Store)(nil)
 	_ onceward.Forgetter  = (*Store)(nil)

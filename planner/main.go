@@ -58,6 +58,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	limits := flags.Bool("limits", false, "count tries to log in and to register from this machine too")
 	waits := flags.String("outbox", "", "change the outbox's limits, in ms and bytes, as `JSON` (for tests): {\"softLimit\":2000}")
 	proxies := flags.String("trust-proxy", "", "believe X-Forwarded-For and X-Forwarded-Proto of these `networks` (CIDR, with commas)")
+	metrics := flags.String("metrics", "", "serve metrics for Prometheus on this `address`; \":9464\" is this machine alone")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -94,7 +95,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		err = errors.Join(err, close(end))
 	}
 	defer closing(keys.Close)
-	app, err := web.New(web.Config{DB: db, Keys: keys, Secret: secret, Logger: log, Limits: *limits, Proxies: trusted, Outbox: script})
+	observer, closeMetrics, err := observed(*metrics, keys, log)
+	if err != nil {
+		return err
+	}
+	defer closing(closeMetrics)
+	app, err := web.New(web.Config{DB: db, Keys: keys, Secret: secret, Logger: log, Limits: *limits, Proxies: trusted, Outbox: script, Observer: observer})
 	if err != nil {
 		return err
 	}

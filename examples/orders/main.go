@@ -40,7 +40,8 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
-	log := slog.New(slog.NewTextHandler(stderr, nil))
+	level := new(slog.LevelVar)
+	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
 	cfg := onceward.Config{Logger: log}
 
 	flags := flag.NewFlagSet("orders", flag.ContinueOnError)
@@ -59,6 +60,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	flags.DurationVar(&cfg.Retention, "retention", 0, "how long an answer is replayed")
 	flags.DurationVar(&cfg.Tombstone, "tombstone", 0, "how long after that a repeat is refused instead of taken for a new request")
 	flags.DurationVar(&cfg.SweepEvery, "sweep", 0, "how often expired keys are deleted")
+	flags.BoolFunc("v", "log also which keys are swept", func(string) error { level.Set(slog.LevelDebug); return nil })
+	metrics := flags.String("metrics", "", "serve metrics for Prometheus on this `address`; \":9464\" is this machine alone")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -75,6 +78,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		return err
 	}
 	defer func() { err = errors.Join(err, closeStore()) }()
+	observer, closeMetrics, err := observed(*metrics, store, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeMetrics()) }()
+	cfg.Observer = observer
 
 	// Whose request is it? The guard keeps each user's keys apart. A service
 	// that has no users says so by name.

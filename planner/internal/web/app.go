@@ -62,6 +62,8 @@ type Config struct {
 	// Proxies are believed about whom they speak for (X-Forwarded-For and
 	// X-Forwarded-Proto). None are by default.
 	Proxies []netip.Prefix
+	// Observer is the guard's. The zero value observes nothing.
+	Observer onceward.Observer
 }
 
 // App is the planner's http.Handler. It is safe for concurrent use.
@@ -106,6 +108,7 @@ func New(cfg Config) (*App, error) {
 		MaxRequest: maxBody,
 		Error:      a.refuse,
 		Logger:     a.log,
+		Observer:   cfg.Observer,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)

@@ -1,0 +1,102 @@
+// Package scrape serves a program's metrics to Prometheus, on a listener of their
+// own: what is measured is for the people who run the program, not for its users.
+//
+//	endpoint, err := scrape.Listen("127.0.0.1:9464", logger)
+//	observer, err := telemetry.New(endpoint.Meters(), nil, telemetry.Config{Claims: store})
+//
+// A program that sends its metrics elsewhere (OTLP) needs none of this: it gives its
+// own MeterProvider to [telemetry.New].
+package scrape
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/otlptranslator"
+	exporter "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/metric"
+	sdk "go.opentelemetry.io/otel/sdk/metric"
+)
+
+// Endpoint serves GET /metrics: what is told to its MeterProvider, and what the Go
+// runtime and the operating system say of the process. It is safe for concurrent use.
+type Endpoint struct {
+	meters *sdk.MeterProvider
+	server *http.Server
+	url    string
+	ended  chan struct{}
+}
+
+// Listen begins to serve on addr. A host that is left out (":9464") is this machine
+// alone; to be reached from others, the address has to say so ("0.0.0.0:9464"): there is
+// no password. log gets what goes wrong later; nil means none. The caller ends it with
+// Close.
+func Listen(addr string, log *slog.Logger) (*Endpoint, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, fmt.Errorf("scrape: %w", err)
+	}
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	reader, err := exporter.New(exporter.WithRegisterer(registry), exporter.WithoutScopeInfo(), exporter.WithoutTargetInfo(),
+		exporter.WithTranslationStrategy(otlptranslator.UnderscoreEscapingWithSuffixes))
+	if err != nil {
+		return nil, fmt.Errorf("scrape: %w", err)
+	}
+	listener, err := net.Listen("tcp", net.JoinHostPort(host, port))
+	if err != nil {
+		return nil, fmt.Errorf("scrape: %w", err)
+	}
+	errorLog := slog.NewLogLogger(log.Handler(), slog.LevelWarn)
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+		// What cannot be read must not hide the rest.
+		ErrorLog: errorLog, ErrorHandling: promhttp.ContinueOnError, EnableOpenMetrics: true, MaxRequestsInFlight: 4,
+	}))
+	e := &Endpoint{
+		meters: sdk.NewMeterProvider(sdk.WithReader(reader)),
+		server: &http.Server{Handler: mux, ErrorLog: errorLog, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: time.Minute},
+		url:    "http://" + listener.Addr().String() + "/metrics",
+		ended:  make(chan struct{}),
+	}
+	go func() {
+		defer close(e.ended)
+		if err := e.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("scrape: metrics are no longer served", "error", err)
+		}
+	}()
+	return e, nil
+}
+
+// Meters is the MeterProvider whose instruments are served.
+func (e *Endpoint) Meters() metric.MeterProvider { return e.meters }
+
+// URL is where the metrics are, as a scraper on this machine asks for them.
+func (e *Endpoint) URL() string { return e.url }
+
+// Close ends the listener and waits, as long as ctx allows, for what is being served.
+func (e *Endpoint) Close(ctx context.Context) error {
+	err := e.server.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(err, e.server.Close())
+	}
+	<-e.ended
+	if err = errors.Join(err, e.meters.Shutdown(ctx)); err != nil {
+		return fmt.Errorf("scrape: close: %w", err)
+	}
+	return nil
+}
