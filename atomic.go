@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -48,7 +47,8 @@ type transaction struct {
 	request
 	store   Transactor
 	next    http.Handler
-	run     *run // the last time the handler ran
+	perform func(context.Context) (Verdict, *Response, error) // does the work once
+	run     *run                                              // the last time the handler ran
 	verdict Verdict
 	working bool // the flight counts it as running
 	// holders are those who still read the body: the request, and a handler that
@@ -59,6 +59,7 @@ type transaction struct {
 func (t *transaction) serve() {
 	t.holders.Add(1)
 	defer t.freeBody()
+	t.perform = t.work
 	claim, ok := t.admit(t.next)
 	if !ok {
 		return
@@ -103,7 +104,7 @@ func (t *transaction) transact(c Claim) (rec Record, ran bool, err error) {
 		}
 	}()
 	c.Keep = t.g.cfg.kept()
-	rec, ran, err = t.put(&asking, c)
+	rec, ran, err = t.put(&asking, c, t.perform)
 	switch {
 	case err == nil:
 		return rec, ran, nil
@@ -113,6 +114,14 @@ func (t *transaction) transact(c Claim) (rec Record, ran bool, err error) {
 		return rec, false, err
 	}
 	return rec, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
+}
+
+// startWork tells those who wait that the work has begun.
+func (t *transaction) startWork() {
+	if !t.working {
+		t.g.flights.working(t.id)
+		t.working = true
+	}
 }
 
 // takeBack undoes what an earlier run of the handler has done to the answer.
@@ -126,22 +135,15 @@ func (t *transaction) takeBack() {
 // work runs the handler once, inside the store's transaction that ctx carries.
 func (t *transaction) work(ctx context.Context) (Verdict, *Response, error) {
 	t.takeBack()
-	if !t.working {
-		t.g.flights.working(t.id)
-		t.working = true
-	}
+	t.startWork()
 	cfg := &t.g.cfg
 	// A copy, so that a second run sees the request as it came.
-	u := &run{request: request{g: t.g, w: t.w, r: t.r.Clone(ctx), start: t.start, key: t.key, id: t.id, body: t.body}}
+	u := &run{lease: lease{request: request{g: t.g, w: t.w, r: t.r.Clone(ctx), start: t.start, key: t.key, id: t.id, body: t.body}}}
 	t.run, t.verdict = u, Abort
 	u.next = t.next
-	u.parent, u.enforced, u.deadline = ctx, true, time.Now().Add(cfg.MaxTransaction)
-	if d, ok := ctx.Deadline(); ok && d.Before(u.deadline) {
-		u.deadline = d
-	}
+	u.inside(ctx)
 	u.capture.init(t.w, cfg.MaxResponse, &t.g.spool)
 	u.capture.together = true
-	u.changed.L = &u.life
 	u.keepBody = t.freeBody
 	r := u.handlers()
 
@@ -166,14 +168,6 @@ func (t *transaction) work(ctx context.Context) (Verdict, *Response, error) {
 		return Abort, nil, errMaxTransaction
 	}
 	return t.judge(u)
-}
-
-// expire tells that the handler's time is over.
-func (u *run) expire() {
-	u.life.Lock()
-	defer u.life.Unlock()
-	u.over = true
-	u.changed.Broadcast()
 }
 
 // judge says what a handler that has returned asks for.
@@ -222,9 +216,4 @@ func (t *transaction) answer() {
 		c.finish(statusValue(statusExecuted, u.key))
 		u.log(statusExecuted, c.code, nil)
 	}
-}
-
-// tellPanic logs a panic that nobody can be given any more.
-func (u *run) tellPanic() {
-	u.g.logger(slog.LevelError, "onceward: a handler panicked", "record", u.id.RecordID(), "panic", u.panicked, "stack", string(u.stack))
 }

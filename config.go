@@ -88,10 +88,13 @@ type Config struct {
 	// CanonicalJSON compares bodies that call themselves JSON by what they say:
 	// the order of members, white space, escapes and the spelling of numbers do
 	// not matter. Numbers are compared as exact decimals. A body that is on disk
-	// (MaxMemory), is no JSON, or has one member twice counts by its bytes.
+	// (MaxMemory), is no JSON, has one member twice, or escapes a character as two
+	// surrogates (\ud83d\ude00) counts by its bytes: readers differ about those.
 	CanonicalJSON bool
 	// Volatile names members of a JSON body that do not count, as dotted paths
-	// ("client.sent_at"; in arrays, of every element). It implies CanonicalJSON.
+	// ("client.sent_at"; in arrays, of every element). A dot or a backslash in a
+	// member's own name is written with a backslash before it. It implies
+	// CanonicalJSON.
 	// To change it is to call the repeats of older requests others: 422.
 	Volatile []string
 

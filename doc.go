@@ -53,8 +53,14 @@
 // Do not use it for reads, which need nothing, or for actions that make sense
 // only now, such as logging in: those stand outside the guard.
 //
+// # Beside handlers
+//
+// [Do] and [DoAtomic] are the same guard for work that is no HTTP request: a
+// message of a queue, a nightly run. [Transport] is the client's half, for Go
+// programs that call a guarded service.
+//
 // # Reading order
 //
-// store.go, guard.go, run.go, capture.go, atomic.go; then storetest and one of the
+// store.go, guard.go, lease.go, run.go, capture.go, atomic.go, do.go; then storetest and one of the
 // stores.
 package onceward

@@ -104,7 +104,7 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		u := &run{request: request{g: g, w: w, r: r, start: time.Now()}}
+		u := &run{lease: lease{request: request{g: g, w: w, r: r, start: time.Now()}}}
 		u.serve(next)
 	})
 }
@@ -122,6 +122,7 @@ type request struct {
 	bodyErr error       // why it could not be read whole
 	asking  lazyContext // of the first Claim
 	attempt int
+	patient time.Duration          // Call.Wait
 	route   atomic.Pointer[string] // of a ServeMux that was passed inside the guard; observed only
 }
 
@@ -188,6 +189,11 @@ func (q *request) admit(next http.Handler) (Claim, bool) {
 		q.refuse(err)
 		return Claim{}, false
 	}
+	return q.bid(fp), true
+}
+
+// bid is the claim that this request is to make.
+func (q *request) bid(fp Fingerprint) Claim {
 	claim := Claim{
 		Key: q.id, Fingerprint: fp, Method: q.r.Method, Path: q.r.URL.Path,
 		// A claim that is in progress here must not count as absent because a wall
@@ -197,7 +203,7 @@ func (q *request) admit(next http.Handler) (Claim, bool) {
 	if q.g.cfg.Unknown != Rerun {
 		claim.Keep = -1
 	}
-	return claim, true
+	return claim
 }
 
 // askScope asks whose key this is, and refuses loudly where nobody can tell.
@@ -315,6 +321,9 @@ func (q *request) patience() time.Duration {
 	most := max(0, q.g.cfg.MaxWait)
 	if q.g.cfg.Wait || isNavigation(q.r) {
 		return most
+	}
+	if q.patient > 0 {
+		return min(most, q.patient)
 	}
 	for _, line := range q.r.Header.Values("Prefer") {
 		for part := range strings.SplitSeq(line, ",") {

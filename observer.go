@@ -128,7 +128,7 @@ func (g *Guard) happened(ctx context.Context, e Event) {
 
 // claimed is the first line of a run's story. Without it a process that dies in
 // the middle would leave none.
-func (u *run) claimed() {
+func (u *lease) claimed() {
 	u.happened(EventClaimed, nil)
 	if l := u.g.cfg.Logger; l != nil {
 		l.LogAttrs(context.WithoutCancel(u.r.Context()), slog.LevelInfo, "onceward: claimed",
@@ -138,7 +138,7 @@ func (u *run) claimed() {
 }
 
 // settledLate ends the story of an answer that went out before it was recorded.
-func (u *run) settledLate(err error) {
+func (u *lease) settledLate(err error) {
 	if err != nil {
 		u.happened(EventNeverRecorded, err)
 		u.g.logger(slog.LevelError, "onceward: an answer was never recorded", "record", u.id.RecordID(), "error", err)
@@ -149,16 +149,16 @@ func (u *run) settledLate(err error) {
 }
 
 // began and finished stand around a handler, on its goroutine.
-func (u *run) began() {
+func (u *lease) began() {
 	if told := u.g.cfg.Observer.Began; told != nil {
 		defer u.g.cfg.survive()
-		told(context.WithoutCancel(u.seen.Context()))
+		told(context.WithoutCancel(u.r.Context()))
 	}
 }
 
 // finished also notes the pattern of a ServeMux inside the guard, which writes it
 // to the request that it is given.
-func (u *run) finished(pattern string) {
+func (u *lease) finished(pattern string) {
 	o := &u.g.cfg.Observer
 	if o.Decided != nil && pattern != "" {
 		route := pattern // a variable of its own, or it would be allocated for nobody
@@ -166,7 +166,7 @@ func (u *run) finished(pattern string) {
 	}
 	if o.Ended != nil {
 		defer u.g.cfg.survive()
-		o.Ended(context.WithoutCancel(u.seen.Context()))
+		o.Ended(context.WithoutCancel(u.r.Context()))
 	}
 }
 
@@ -210,16 +210,16 @@ func (c *Config) called(ctx context.Context, operation string, took time.Duratio
 
 // put is the call of Transact. The handler's time is its own, and so are its
 // failures.
-func (t *transaction) put(ctx context.Context, c Claim) (Record, bool, error) {
+func (t *transaction) put(ctx context.Context, c Claim, work func(context.Context) (Verdict, *Response, error)) (Record, bool, error) {
 	if t.g.cfg.Observer.Called == nil {
-		return t.store.Transact(ctx, c, t.work)
+		return t.store.Transact(ctx, c, work)
 	}
 	var inside atomic.Int64
 	var failed atomic.Bool
 	start := time.Now()
 	rec, ran, err := t.store.Transact(ctx, c, func(ctx context.Context) (Verdict, *Response, error) {
 		began := time.Now()
-		verdict, resp, err := t.work(ctx)
+		verdict, resp, err := work(ctx)
 		inside.Add(int64(time.Since(began)))
 		failed.Store(err != nil)
 		return verdict, resp, err

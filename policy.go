@@ -69,7 +69,7 @@ func MarkFinal(ctx context.Context) { setMark(ctx, markFinal) }
 func MarkTransient(ctx context.Context) { setMark(ctx, markTransient) }
 
 func setMark(ctx context.Context, m mark) {
-	if u, ok := ctx.Value(marked{}).(*run); ok {
+	if u, ok := ctx.Value(marked{}).(*lease); ok {
 		u.life.Lock()
 		u.mark = m
 		u.life.Unlock()
@@ -77,7 +77,7 @@ func setMark(ctx context.Context, m mark) {
 }
 
 // keeps reports whether the answer is one that the same request would get again.
-func (u *run) keeps(code int) bool {
+func (u *lease) keeps(code int) bool {
 	u.life.Lock()
 	defer u.life.Unlock()
 	switch u.mark {
@@ -91,7 +91,7 @@ func (u *run) keeps(code int) bool {
 
 // holds reports whether a claim that ends without a kept answer stays held: its
 // handler may have done half of its work.
-func (u *run) holds(code int) bool {
+func (u *lease) holds(code int) bool {
 	u.life.Lock()
 	defer u.life.Unlock()
 	return u.g.cfg.Unknown != Rerun && u.mark != markTransient && (code == 0 || code >= http.StatusInternalServerError)

@@ -97,7 +97,9 @@ func refusalOf(err error) refusal {
 		return refusal{statusKeyInvalid, 400, 0, "The idempotency key is not valid", strings.TrimPrefix(err.Error(), "onceward: "),
 			"Имя запроса испорчено. Обновите страницу и попробуйте ещё раз."}
 	case errors.Is(err, ErrInProgress):
-		return refusal{statusInProgress, 409, 2 * time.Second, "The first request with this key is still running", "Send the same request with the same key again after Retry-After.",
+		busy := &busyError{409, 2 * time.Second}
+		_ = errors.As(err, &busy)
+		return refusal{statusInProgress, busy.status, busy.retryAfter, "The first request with this key is still running", "Send the same request with the same key again after Retry-After.",
 			"Это действие ещё выполняется. Подождите немного и обновите страницу."}
 	case errors.Is(err, ErrKeyReused):
 		return refusal{statusKeyReused, 422, 0, "This key named a different request", "Use a new key for a new request; repeat a request without changing it.",
@@ -138,9 +140,6 @@ func (q *request) refuse(err error) {
 		return
 	}
 	f := refusalOf(err)
-	if busy := (*busyError)(nil); errors.As(err, &busy) {
-		f.status, f.retryAfter = busy.status, busy.retryAfter
-	}
 	h := q.w.Header()
 	if f.token != "" {
 		h.Set(StatusHeader, statusValue(f.token, q.key))

@@ -40,6 +40,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/onceward/onceward"
@@ -77,6 +78,7 @@ type Store struct {
 	look    *sql.Stmt
 	seen    seen
 	maxWork time.Duration
+	behind  atomic.Int32 // sweeps in a row that did not catch up
 }
 
 var (
@@ -224,21 +226,48 @@ func (s *Store) Release(ctx context.Context, key onceward.Key, tok onceward.Toke
 // requests in the same batch do not feel it.
 const sweepStep = 16
 
-// Sweep implements [onceward.Sweeper].
+// A swept record's pages are anywhere in the file, so that sweeping fills the log,
+// which is carried over into the file (a checkpoint) while everybody waits, with far
+// more of it than claims do. A sweep therefore rests after each step, four times as
+// long as the step took. One that does not catch up rests less and less.
+const (
+	restOfSweep = 4
+	longestRest = 20 * time.Millisecond
+	// hurry is after how many sweeps in a row that found more than they were to
+	// delete the rests are halved: some twenty seconds of a guard's.
+	hurry = 64
+)
+
+// Sweep implements [onceward.Sweeper]. It lets claims in between: to delete 500
+// records takes about a second of a busy store.
 func (s *Store) Sweep(ctx context.Context, limit int) (int, error) {
-	return s.sweep(ctx, limit, nil)
+	return s.paced(ctx, limit, nil)
 }
 
 // SweepKeys implements [onceward.KeySweeper].
 func (s *Store) SweepKeys(ctx context.Context, limit int) (deleted []onceward.Key, err error) {
-	_, err = s.sweep(ctx, limit, &deleted)
+	_, err = s.paced(ctx, limit, &deleted)
+	return deleted, err
+}
+
+// paced is sweep, and notes whether it has caught up.
+func (s *Store) paced(ctx context.Context, limit int, keys *[]onceward.Key) (int, error) {
+	deleted, err := s.sweep(ctx, limit, keys)
+	switch {
+	case deleted >= limit:
+		s.behind.Add(1)
+	case err == nil:
+		s.behind.Store(0)
+	}
 	return deleted, err
 }
 
 // sweep appends the keys of what it deletes to keys, if that is not nil.
 func (s *Store) sweep(ctx context.Context, limit int, keys *[]onceward.Key) (int, error) {
+	rests := restOfSweep >> min(s.behind.Load()/hurry, 8)
 	deleted := 0
 	for deleted < limit {
+		begun := time.Now()
 		step, n := min(sweepStep, limit-deleted), 0
 		var gone []onceward.Key
 		err := s.writer.do(&op{ctx: ctx, class: sweeps, run: func(tx *tx) (outcome, err error) {
@@ -257,8 +286,13 @@ func (s *Store) sweep(ctx context.Context, limit int, keys *[]onceward.Key) (int
 		if keys != nil {
 			*keys = append(*keys, gone...)
 		}
-		if n < step {
+		if n < step || deleted == limit {
 			break
+		}
+		select {
+		case <-time.After(min(time.Duration(rests)*time.Since(begun), longestRest)):
+		case <-ctx.Done():
+			return deleted, fmt.Errorf("sqlitestore: sweep: %w", context.Cause(ctx))
 		}
 	}
 	return deleted, nil

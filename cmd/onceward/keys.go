@@ -332,7 +332,7 @@ func (k keys) change(ctx context.Context, action, name string) error {
 		return fmt.Errorf("nothing was changed: %w", err)
 	}
 	if action == "release" {
-		err = k.store.Release(ctx, rec.Key, rec.Token)
+		err = k.release(ctx, rec)
 	} else {
 		err = k.store.Complete(ctx, rec.Key, rec.Token, resp, k.f.retain)
 	}
@@ -341,6 +341,24 @@ func (k keys) change(ctx context.Context, action, name string) error {
 	}
 	if err == nil {
 		fmt.Fprintf(k.out, "%s: %sd\n", rec.Key.RecordID(), action)
+	}
+	return err
+}
+
+// release ends rec's claim, and looks whether it was this that ended it: a store
+// says nothing of a claim that was no longer there.
+func (k keys) release(ctx context.Context, rec onceward.Record) error {
+	if err := k.store.Release(ctx, rec.Key, rec.Token); err != nil {
+		return err
+	}
+	looker, ok := k.store.(onceward.Looker)
+	if !ok {
+		return nil
+	}
+	now, there, err := looker.Look(ctx, rec.Key)
+	// A first attempt under another token is a request that came after the release.
+	if err == nil && there && (now.Token == rec.Token || now.Attempt > rec.Attempt) {
+		return onceward.ErrClaimLost
 	}
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"testing"
 	"time"
 
@@ -64,13 +65,29 @@ func (l postgresLedger) find(ctx context.Context, key string) (id int64, err err
 
 // postgresSite is a database of its own for store and ledger.
 type postgresSite struct {
-	dsn   string
-	pool  *pgxpool.Pool
-	store *pgxstore.Store
+	dsn    string // the victims': it leads through a pooler, or asks for an isolation
+	pooled bool
+	pool   *pgxpool.Pool // direct
+	store  *pgxstore.Store
 }
 
-func openPostgres(t *testing.T) site {
-	dsn := servers.Postgres(t)
+func openPostgres(t *testing.T) site { return openPostgresOf(t, servers.Postgres(t), "", false) }
+
+func openPostgresRepeatable(t *testing.T) site {
+	return openPostgresOf(t, servers.Postgres(t), "repeatable read", false)
+}
+
+func openPostgresSerializable(t *testing.T) site {
+	return openPostgresOf(t, servers.Postgres(t), "serializable", false)
+}
+
+// openPostgresPooled has the victims go through PgBouncer, which gives a connection
+// for the time of one transaction.
+func openPostgresPooled(t *testing.T) site {
+	return openPostgresOf(t, servers.Postgres(t), "", true)
+}
+
+func openPostgresOf(t *testing.T, dsn, isolation string, pooled bool) site {
 	pool, err := pgxpool.New(t.Context(), dsn+"&pool_max_conns=4")
 	if err != nil {
 		t.Fatal(err)
@@ -83,20 +100,38 @@ func openPostgres(t *testing.T) site {
 	if _, err := pool.Exec(t.Context(), `CREATE TABLE effects (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, key text NOT NULL, by text NOT NULL)`); err != nil {
 		t.Fatal(err)
 	}
-	return postgresSite{dsn, pool, store}
+	site := postgresSite{dsn: dsn, pooled: pooled, pool: pool, store: store}
+	if pooled {
+		site.dsn = servers.PgBouncer(t, dsn)
+	}
+	if isolation != "" {
+		site.dsn += "&default_transaction_isolation=" + url.PathEscape(isolation)
+	}
+	return site
 }
 
 func (s postgresSite) plan(via string) plan {
-	if via == "" {
-		return plan{Place: s.dsn}
+	u, err := url.Parse(s.dsn)
+	if err != nil {
+		panic(err) // it was parsed when the site was opened
 	}
-	c := s.pool.Config().ConnConfig
-	return plan{Place: fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", c.User, via, c.Database)}
+	if via != "" {
+		u.Host = via
+	}
+	if s.pooled { // one connection for each transaction has nothing prepared
+		query := u.Query()
+		query.Set("default_query_exec_mode", "exec")
+		u.RawQuery = query.Encode()
+	}
+	return plan{Place: u.String()}
 }
 
 func (s postgresSite) upstream() (string, wire) {
-	c := s.pool.Config().ConnConfig
-	return fmt.Sprintf("%s:%d", c.Host, c.Port), postgres
+	u, err := url.Parse(s.dsn)
+	if err != nil {
+		panic(err)
+	}
+	return u.Host, postgres
 }
 
 func (s postgresSite) record(ctx context.Context, key string) (state, error) {
@@ -109,16 +144,17 @@ func (s postgresSite) effects(ctx context.Context, key string) (n int, err error
 }
 
 // settle waits until the server has nothing more to do for the victim: its
-// connections are gone, or each waits to hear from it.
+// connections are gone, or each waits to hear from it. A pooler's connections stay,
+// and keep the name of whom they were given to last.
 func (s postgresSite) settle(ctx context.Context, name string, dead bool) error {
 	const busy = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1
-		AND ($2 OR wait_event IS DISTINCT FROM 'ClientRead')`
-	if !dead {
+		AND ($2 AND NOT ($3 AND state = 'idle') OR wait_event IS DISTINCT FROM 'ClientRead')`
+	if !dead || s.pooled {
 		time.Sleep(20 * time.Millisecond) // what has arrived has not yet been noticed
 	}
 	var n int
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if err := s.pool.QueryRow(ctx, busy, name, dead).Scan(&n); err != nil || n == 0 {
+		if err := s.pool.QueryRow(ctx, busy, name, dead, s.pooled).Scan(&n); err != nil || n == 0 {
 			return err
 		}
 	}

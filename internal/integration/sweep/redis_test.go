@@ -15,13 +15,29 @@ import (
 	"github.com/onceward/onceward/redisstore"
 )
 
-func victimOnRedis(ctx context.Context, v *victim) (closeAll func(), err error) {
-	opt, err := goredis.ParseURL(v.plan.Place)
+// redisClient opens a server by its URL, a Sentinel's master by
+// "sentinel:NAME,ADDR,…" and a Cluster by "cluster:ADDR,…".
+func redisClient(place, name string) (goredis.UniversalClient, error) {
+	if rest, ok := strings.CutPrefix(place, "sentinel:"); ok {
+		parts := strings.Split(rest, ",")
+		return goredis.NewFailoverClient(&goredis.FailoverOptions{MasterName: parts[0], SentinelAddrs: parts[1:], ClientName: name, ContextTimeoutEnabled: true}), nil
+	}
+	if rest, ok := strings.CutPrefix(place, "cluster:"); ok {
+		return goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: strings.Split(rest, ","), ClientName: name, ContextTimeoutEnabled: true}), nil
+	}
+	opt, err := goredis.ParseURL(place)
 	if err != nil {
 		return nil, err
 	}
-	opt.ClientName, opt.ContextTimeoutEnabled = v.plan.Name, true
-	client := goredis.NewClient(opt)
+	opt.ClientName, opt.ContextTimeoutEnabled = name, true
+	return goredis.NewClient(opt), nil
+}
+
+func victimOnRedis(ctx context.Context, v *victim) (closeAll func(), err error) {
+	client, err := redisClient(v.plan.Place, v.plan.Name)
+	if err != nil {
+		return nil, err
+	}
 	if v.store, err = redisstore.New(ctx, client, redisstore.Config{}); err != nil {
 		return nil, err
 	}
@@ -86,4 +102,47 @@ func (s redisSite) settle(ctx context.Context, name string, dead bool) error {
 		}
 	}
 	return fmt.Errorf("the connections of %s stay", name)
+}
+
+// redisGroup is a Sentinel's master with its replica, or a Cluster: its victims are
+// struck at the steps of a request, where none of their commands is under way.
+type redisGroup struct {
+	fileLedger
+	place string
+	store *redisstore.Store
+}
+
+func openRedisSentinel(t *testing.T) site {
+	s := servers.Sentinel(t)
+	return openRedisGroup(t, "sentinel:"+s.Master+","+strings.Join(s.Addrs, ","))
+}
+
+func openRedisCluster(t *testing.T) site {
+	return openRedisGroup(t, "cluster:"+strings.Join(servers.Cluster(t).Addrs, ","))
+}
+
+func openRedisGroup(t *testing.T, place string) site {
+	client, err := redisClient(place, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	store, err := redisstore.New(t.Context(), client, redisstore.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return redisGroup{newFileLedger(t), place, store}
+}
+
+func (s redisGroup) plan(string) plan { return plan{Place: s.place, Ledger: s.name} }
+
+func (s redisGroup) upstream() (string, wire) { return "", nil }
+
+func (s redisGroup) record(ctx context.Context, key string) (state, error) {
+	return look(ctx, s.store, key)
+}
+
+func (s redisGroup) settle(context.Context, string, bool) error {
+	time.Sleep(20 * time.Millisecond)
+	return nil
 }

@@ -26,9 +26,27 @@ func places() []place {
 	return []place{
 		{"sqlite", all, statement, openSQLite, victimOnSQLite},
 		{"postgres", all, message, openPostgres, victimOnPostgres},
+		{"postgres-repeatable", all, message, openPostgresRepeatable, victimOnPostgres},
+		{"postgres-serializable", all, message, openPostgresSerializable, victimOnPostgres},
+		{"postgres-pooler", all, message, openPostgresPooled, victimOnPostgres},
 		{"redis", apart, message, openRedis, victimOnRedis},
+		{"redis-sentinel", apart, "", openRedisSentinel, victimOnRedis},
+		{"redis-cluster", apart, "", openRedisCluster, victimOnRedis},
 		{"memory", apart, "", openMemory, victimInMemory},
 	}
+}
+
+// sampled says whether a sample goes through a mode of a place. What is one store
+// behind other servers, or in another isolation, is gone through where most of it is
+// at stake: its sample is that of the plain one besides.
+func (pl place) sampled(mode, fault string) bool {
+	switch pl.name {
+	case "postgres-repeatable", "postgres-serializable", "postgres-pooler":
+		return mode == atomic && fault == kill
+	case "redis-sentinel", "redis-cluster":
+		return mode == rerun && fault == kill
+	}
+	return true
 }
 
 // faults are the ways of striking that the store can meet.

@@ -44,6 +44,9 @@ func TestACrashAtAnyPointLeavesWhatTheMatrixSays(t *testing.T) {
 		for _, pl := range places() {
 			for _, mode := range pl.modes {
 				for _, fault := range pl.faults() {
+					if !whole && !pl.sampled(mode, fault) {
+						continue
+					}
 					g := &group{place: pl, mode: mode, fault: fault}
 					table = append(table, g)
 					t.Run(pl.name+"/"+mode+"/"+fault, func(t *testing.T) {
@@ -55,7 +58,7 @@ func TestACrashAtAnyPointLeavesWhatTheMatrixSays(t *testing.T) {
 		}
 	})
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-10s %-16s %-5s %6s | %9s %9s %9s %8s | %8s %7s %8s %6s\n",
+	fmt.Fprintf(&b, "%-21s %-15s %-5s %6s | %9s %9s %9s %8s | %8s %7s %8s %6s\n",
 		"store", "mode", "fault", "points", "effects=0", "effects=1", "effects=2", "unknown", "blocked", "wedged", "longest", "faults")
 	points := 0
 	for _, g := range table {
@@ -83,7 +86,7 @@ func (g *group) print(b *strings.Builder) {
 			longest = max(longest, r.waited)
 		}
 	}
-	fmt.Fprintf(b, "%-10s %-16s %-5s %6d | %9d %9d %9d %8d | %8d %7d %8s %6d\n", g.place.name, g.mode, g.fault, len(g.results),
+	fmt.Fprintf(b, "%-21s %-15s %-5s %6d | %9d %9d %9d %8d | %8d %7d %8s %6d\n", g.place.name, g.mode, g.fault, len(g.results),
 		effects[0], effects[1], effects[2], unknown, blocked, wedged, longest.Round(10*time.Millisecond), faults)
 }
 
@@ -99,6 +102,9 @@ func (g *group) run(t *testing.T) {
 	n := 2
 	if whole {
 		n = 6 // most of the time each waits for a lease
+	}
+	if strings.HasPrefix(g.place.name, "redis-") {
+		n = 1 // each lane has servers of its own, half a dozen
 	}
 	all := openLanes(t, g.place, g.mode, n)
 	next := g.points(t, all[0])
