@@ -183,6 +183,25 @@ func TestTheObserverHearsTheRouteOfAMuxOutsideTheGuardOrInside(t *testing.T) {
 	}
 }
 
+func TestTheObserverHearsOfFunctionsByTheirName(t *testing.T) {
+	var e ear
+	r := newRig(t, nil, onceward.Config{Observer: e.observer()}, created)
+	for range 2 {
+		_, _, err := onceward.Do(t.Context(), r.guard, onceward.Call{Scope: "billing", Key: "m1", Name: "charge"}, func(context.Context) (int, error) { return 7, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, d := range e.heard().decisions {
+		if d.Method != "DO" || d.Route != "charge" || d.Outcome != []string{"executed", "replayed"}[i] || d.Key != onceward.NewKey("billing", "m1") {
+			t.Errorf("decision %d is %+v", i, d)
+		}
+	}
+	if now := e.heard(); len(now.decisions) != 2 || now.running != 0 || now.most != 1 {
+		t.Errorf("heard %d decisions, %d run and %d did at most", len(now.decisions), now.running, now.most)
+	}
+}
+
 func TestTheObserverHearsWhatHappensAfterTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var e ear
