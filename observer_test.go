@@ -20,13 +20,24 @@ import (
 
 // ear remembers all that an Observer is told.
 type ear struct {
-	mu        sync.Mutex
+	mu sync.Mutex
+	told
+}
+
+type told struct {
 	decisions []onceward.Decision
 	calls     []onceward.StoreCall
 	events    []onceward.Event
 	contexts  []context.Context
 	running   int
 	most      int
+}
+
+// heard is all until now.
+func (e *ear) heard() told {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return told{slices.Clone(e.decisions), slices.Clone(e.calls), slices.Clone(e.events), slices.Clone(e.contexts), e.running, e.most}
 }
 
 func (e *ear) observer() onceward.Observer {
@@ -59,6 +70,12 @@ func (e *ear) observer() onceward.Observer {
 	}
 }
 
+// later lets d pass, and whoever had something to do meanwhile has done it.
+func later(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 // outcomes are the decisions' in order, with the status of each.
 func (e *ear) outcomes() string {
 	e.mu.Lock()
@@ -78,13 +95,6 @@ func (e *ear) operations() string {
 		all = append(all, c.Operation)
 	}
 	return strings.Join(all, " ")
-}
-
-// atWork is how many handlers run, and how many did at most.
-func (e *ear) atWork() (now, most int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.running, e.most
 }
 
 // kinds are the events' in order.
@@ -127,22 +137,22 @@ func TestTheObserverHearsEveryDecision(t *testing.T) {
 	wantHeard(t, "calls", e.operations(), "claim complete claim claim claim release")
 
 	key := onceward.NewKey("ann", "a-key-nobody-may-hear")
-	for i, d := range e.decisions[:3] {
+	for i, d := range e.heard().decisions[:3] {
 		if d.Key != key || d.Method != "POST" || d.Path != "/orders" || d.Took < 0 || (d.Err != nil) != (i == 2) {
 			t.Errorf("decision %d is %+v", i, d)
 		}
 	}
-	if e.decisions[0].Attempt != 1 || e.decisions[1].Attempt != 1 || e.decisions[4].Key != (onceward.Key{}) {
-		t.Errorf("attempts or keys are wrong: %+v", e.decisions)
+	if e.heard().decisions[0].Attempt != 1 || e.heard().decisions[1].Attempt != 1 || e.heard().decisions[4].Key != (onceward.Key{}) {
+		t.Errorf("attempts or keys are wrong: %+v", e.heard().decisions)
 	}
-	if e.contexts[0].Value(traced{}) != "the request's span" {
+	if e.heard().contexts[0].Value(traced{}) != "the request's span" {
 		t.Error("the observer is not in the request's span")
 	}
-	if all := fmt.Sprintf("%+v %+v %+v", e.decisions, e.calls, e.events); strings.Contains(all, "nobody-may-hear") {
+	if all := fmt.Sprintf("%+v %+v %+v", e.heard().decisions, e.heard().calls, e.heard().events); strings.Contains(all, "nobody-may-hear") {
 		t.Errorf("the observer hears what it may not: %s", all)
 	}
-	if now, most := e.atWork(); now != 0 || most != 1 {
-		t.Errorf("%d handlers run at the end and %d did at most, want 0 and 1", now, most)
+	if e.heard().running != 0 || e.heard().most != 1 {
+		t.Errorf("%d handlers run at the end and %d did at most, want 0 and 1", e.heard().running, e.heard().most)
 	}
 }
 
@@ -164,12 +174,31 @@ func TestTheObserverHearsTheRouteOfAMuxOutsideTheGuardOrInside(t *testing.T) {
 	outside.post("k2", "x")
 	outside.post("k2", "x")
 	var routes []string
-	for _, d := range e.decisions {
+	for _, d := range e.heard().decisions {
 		routes = append(routes, d.Route)
 	}
 	// A replay passes no mux inside the guard.
 	if !slices.Equal(routes, []string{"POST /orders", "", "POST /{what}", "POST /{what}"}) {
 		t.Errorf("the routes are %q", routes)
+	}
+}
+
+func TestTheObserverHearsOfFunctionsByTheirName(t *testing.T) {
+	var e ear
+	r := newRig(t, nil, onceward.Config{Observer: e.observer()}, created)
+	for range 2 {
+		_, _, err := onceward.Do(t.Context(), r.guard, onceward.Call{Scope: "billing", Key: "m1", Name: "charge"}, func(context.Context) (int, error) { return 7, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, d := range e.heard().decisions {
+		if d.Method != "DO" || d.Route != "charge" || d.Outcome != []string{"executed", "replayed"}[i] || d.Key != onceward.NewKey("billing", "m1") {
+			t.Errorf("decision %d is %+v", i, d)
+		}
+	}
+	if now := e.heard(); len(now.decisions) != 2 || now.running != 0 || now.most != 1 {
+		t.Errorf("heard %d decisions, %d run and %d did at most", len(now.decisions), now.running, now.most)
 	}
 }
 
@@ -181,17 +210,15 @@ func TestTheObserverHearsWhatHappensAfterTheAnswer(t *testing.T) {
 		r := newRig(t, store, onceward.Config{Observer: e.observer(), Logger: slog.New(slog.NewTextHandler(&log, nil))}, created)
 		want(t, r.post("k", "x"), 201, "executed;unrecorded")
 		wantHeard(t, "at first", e.kinds(), "claimed")
-		time.Sleep(5 * time.Second)
-		synctest.Wait()
+		later(5 * time.Second)
 		wantHeard(t, "then", e.kinds(), "claimed recorded-late")
 		wantHeard(t, "decisions", e.outcomes(), "executed;unrecorded 201")
 
 		store.complete = failing(1 << 30)
 		want(t, r.post("k2", "x"), 201, "executed;unrecorded")
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		later(time.Minute)
 		wantHeard(t, "then", e.kinds(), "claimed recorded-late claimed never-recorded")
-		if last := e.events[len(e.events)-1]; last.Err == nil || last.Key != onceward.NewKey("ann", "k2") {
+		if last := e.heard().events[len(e.heard().events)-1]; last.Err == nil || last.Key != onceward.NewKey("ann", "k2") {
 			t.Errorf("the last event is %+v", last)
 		}
 		for i, words := range []string{"recorded late", "never recorded"} {
@@ -247,10 +274,9 @@ func TestTheObserverHearsOfATakeoverAndOfASweep(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * time.Hour)
-		synctest.Wait()
+		later(2 * time.Hour)
 		wantHeard(t, "a sweep", e.kinds(), "claimed swept")
-		if swept := e.events[1]; swept.Count != 1 || swept.Key != (onceward.Key{}) {
+		if swept := e.heard().events[1]; swept.Count != 1 || swept.Key != (onceward.Key{}) {
 			t.Errorf("heard of %+v", swept)
 		}
 		if !strings.HasSuffix(e.operations(), "sweep sweep") {
@@ -264,7 +290,7 @@ func TestTheObserverHearsOfATakeoverAndOfASweep(t *testing.T) {
 			t.Fatal(claimed, err)
 		}
 		want(t, r.post("k", "x"), 201, "executed")
-		if first := e.events[0]; first.Kind != onceward.EventClaimed || first.Attempt != 2 || first.Key != id {
+		if first := e.heard().events[0]; first.Kind != onceward.EventClaimed || first.Attempt != 2 || first.Key != id {
 			t.Errorf("heard of %+v", first)
 		}
 	})
@@ -277,12 +303,11 @@ func TestTheObserverHearsOfHandlersThatOverrun(t *testing.T) {
 			time.Sleep(3 * time.Second)
 		})
 		want(t, r.post("k", "x"), 503, "in-progress")
-		time.Sleep(5 * time.Second)
-		synctest.Wait()
+		later(5 * time.Second)
 		wantHeard(t, "events", e.kinds(), "claimed overran")
 		wantHeard(t, "decisions", e.outcomes(), "in-progress 503, released 0")
-		if now, _ := e.atWork(); now != 0 {
-			t.Errorf("%d handlers run", now)
+		if e.heard().running != 0 {
+			t.Errorf("%d handlers run", e.heard().running)
 		}
 	})
 }
@@ -296,8 +321,8 @@ func TestTheObserverHearsOfRequestsThatRunUnguarded(t *testing.T) {
 		synctest.Wait()
 		wantHeard(t, "events", e.kinds(), "unguarded")
 		wantHeard(t, "decisions", e.outcomes(), "unavailable 0")
-		if e.calls[0].Err == nil || e.calls[0].Operation != "claim" {
-			t.Errorf("the first call is %+v", e.calls[0])
+		if e.heard().calls[0].Err == nil || e.heard().calls[0].Operation != "claim" {
+			t.Errorf("the first call is %+v", e.heard().calls[0])
 		}
 	})
 }
@@ -325,16 +350,15 @@ func TestTheObserverTellsTheStoreFromTheHandler(t *testing.T) {
 		store.broken = errors.New("the disk is full")
 		want(t, r.post("k3", "x"), 503, "unavailable")
 		wantHeard(t, "calls", e.operations(), "transact transact transact")
-		for i, c := range e.calls {
+		for i, c := range e.heard().calls {
 			if c.Took != 0 || (c.Err != nil) != (i == 2) {
 				t.Errorf("call %d is %+v", i, c)
 			}
 		}
 		wantHeard(t, "events", e.kinds(), "overran")
-		time.Sleep(10 * time.Second) // the deaf one ends
-		synctest.Wait()
-		if now, most := e.atWork(); now != 0 || most != 2 { // it was at work beside the last
-			t.Errorf("%d handlers run and %d did at most, want 0 and 2", now, most)
+		later(10 * time.Second)                            // the deaf one ends
+		if e.heard().running != 0 || e.heard().most != 2 { // it was at work beside the last
+			t.Errorf("%d handlers run and %d did at most, want 0 and 2", e.heard().running, e.heard().most)
 		}
 	})
 }
@@ -354,8 +378,7 @@ func TestAnObserverThatPanicsBreaksNothing(t *testing.T) {
 			},
 		}, created)
 		want(t, r.post("k", "x"), 201, "executed;unrecorded")
-		time.Sleep(5 * time.Second) // it is recorded, though the observer panics then too
-		synctest.Wait()
+		later(5 * time.Second) // it is recorded, though the observer panics then too
 		want(t, r.post("k", "x"), 201, "replayed")
 		want(t, r.post("k", "y"), 422, "key-reused")
 		r.wantRuns(1)
@@ -408,7 +431,7 @@ func TestASweptRecordIsNamedInTheLogForDebuggingOnly(t *testing.T) {
 				t.Fatal(err)
 			}
 			swept := 0
-			for _, ev := range e.events {
+			for _, ev := range e.heard().events {
 				if ev.Kind == onceward.EventSwept {
 					swept += ev.Count
 				}

@@ -183,7 +183,7 @@ func TestTheApplicationMayNameItsRoutes(t *testing.T) {
 func attributesOf(s sdktrace.ReadOnlySpan) map[string]string {
 	found := map[string]string{}
 	for _, kv := range s.Attributes() {
-		found[string(kv.Key)] = kv.Value.Emit()
+		found[string(kv.Key)] = kv.Value.String()
 	}
 	return found
 }

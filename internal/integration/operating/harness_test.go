@@ -283,9 +283,9 @@ func sh(t *testing.T, script string, env ...string) string {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(45 * time.Second); !ok(); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(90 * time.Second); !ok(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not within 45 s: %s", what)
+			t.Fatalf("not within 90 s: %s", what)
 		}
 	}
 }
