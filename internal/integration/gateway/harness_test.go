@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/onceward/onceward/fault"
+	rig "github.com/onceward/onceward/internal/integration/gateway"
 )
 
 var (
@@ -100,7 +101,7 @@ func (p *program) start(address *regexp.Regexp) {
 	p.t.Helper()
 	p.cmd = exec.Command(p.name, p.args...)
 	p.cmd.Env = append(os.Environ(), p.env...)
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.cmd.SysProcAttr = rig.OwnGroup()
 	r, w, err := os.Pipe()
 	if err != nil {
 		p.t.Fatal(err)
