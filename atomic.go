@@ -138,7 +138,7 @@ func (t *transaction) work(ctx context.Context) (Verdict, *Response, error) {
 	t.startWork()
 	cfg := &t.g.cfg
 	// A copy, so that a second run sees the request as it came.
-	u := &run{lease: lease{request: request{g: t.g, w: t.w, r: t.r.Clone(ctx), start: t.start, key: t.key, id: t.id, body: t.body}}}
+	u := &run{lease: lease{request: request{g: t.g, w: t.w, r: t.r.Clone(ctx), start: t.start, key: t.key, id: t.id, print: t.print, body: t.body}}}
 	t.run, t.verdict = u, Abort
 	u.next = t.next
 	u.inside(ctx)
@@ -208,7 +208,7 @@ func (t *transaction) answer() {
 	case u.aborted:
 		c.buf.free()
 		u.log(statusReleased, 0, fmt.Errorf("the handler panicked: %v", u.panicked))
-		u.repanic()
+		u.panicOn(statusReleased)
 	case t.verdict == Abort:
 		c.finish(statusValue(statusReleased, u.key))
 		u.log(statusReleased, c.code, nil)

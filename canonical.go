@@ -54,8 +54,9 @@ var errNotCanonical = errors.New("no canonical form")
 const maxJSONDepth = 1000
 
 // value appends the value that begins with token. Every part is tagged and has
-// its length before it, so that no two values read alike.
-func (c *canonical) value(b []byte, token json.Token, path string, depth int) ([]byte, error) {
+// its length before it, so that no two values read alike. prefix is the path of the
+// members that the value may have, without their names.
+func (c *canonical) value(b []byte, token json.Token, prefix string, depth int) ([]byte, error) {
 	if depth > maxJSONDepth {
 		return nil, errNotCanonical
 	}
@@ -74,14 +75,14 @@ func (c *canonical) value(b []byte, token json.Token, path string, depth int) ([
 		return appendString(append(b, 'd'), d), nil
 	case json.Delim:
 		if t == '[' {
-			return c.array(append(b, '['), path, depth)
+			return c.array(append(b, '['), prefix, depth)
 		}
-		return c.object(append(b, '{'), path, depth)
+		return c.object(append(b, '{'), prefix, depth)
 	}
 	return nil, errNotCanonical
 }
 
-func (c *canonical) array(b []byte, path string, depth int) ([]byte, error) {
+func (c *canonical) array(b []byte, prefix string, depth int) ([]byte, error) {
 	for {
 		token, err := c.dec.Token()
 		if err != nil {
@@ -90,13 +91,13 @@ func (c *canonical) array(b []byte, path string, depth int) ([]byte, error) {
 		if token == json.Delim(']') {
 			return append(b, ']'), nil
 		}
-		if b, err = c.value(b, token, path, depth+1); err != nil {
+		if b, err = c.value(b, token, prefix, depth+1); err != nil {
 			return nil, err
 		}
 	}
 }
 
-func (c *canonical) object(b []byte, path string, depth int) ([]byte, error) {
+func (c *canonical) object(b []byte, prefix string, depth int) ([]byte, error) {
 	type member struct {
 		name, path string
 		text       []byte
@@ -117,11 +118,8 @@ func (c *canonical) object(b []byte, path string, depth int) ([]byte, error) {
 		if token, err = c.dec.Token(); err != nil {
 			return nil, err
 		}
-		at := name
-		if path != "" {
-			at = path + "." + name
-		}
-		text, err := c.value(nil, token, at, depth+1)
+		at := prefix + dots.Replace(name)
+		text, err := c.value(nil, token, at+".", depth+1)
 		if err != nil {
 			return nil, err
 		}
@@ -142,6 +140,9 @@ func (c *canonical) object(b []byte, path string, depth int) ([]byte, error) {
 	}
 	return append(b, '}'), nil
 }
+
+// dots keeps a member whose own name has a dot apart from a path.
+var dots = strings.NewReplacer(`\`, `\\`, `.`, `\.`)
 
 // decimal writes a JSON number as sign, digits without zeros at either end, and
 // the power of ten: 1.50, 15e-1 and 0.15E1 are 15e-1. -0 is 0.

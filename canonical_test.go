@@ -3,6 +3,7 @@ package onceward
 import (
 	"bytes"
 	"encoding/json"
+	"net/http/httptest"
 	"strings"
 	"testing"
 )
@@ -92,4 +93,45 @@ func FuzzCanonicalJSON(f *testing.F) {
 			t.Fatalf("%q: %q, and anew %q: %v %q", text, form, again, ok, other)
 		}
 	})
+}
+
+func TestTheJSONTypeIsPartOfTheRequest(t *testing.T) {
+	g := &Config{CanonicalJSON: true}
+	print := func(contentType string) Fingerprint {
+		r := httptest.NewRequest("PATCH", "/x", nil)
+		r.Header.Set("Content-Type", contentType)
+		body := []byte(`{"a":null}`)
+		fp, err := g.fingerprint(r, NewKey("ann", "k"), &buffer{mem: body, size: int64(len(body))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fp
+	}
+	if print("application/json") != print("Application/JSON; charset=utf-8") {
+		t.Error("a parameter makes another request")
+	}
+	if print("application/json") == print("application/merge-patch+json") {
+		t.Error("a merge patch is taken for the document itself")
+	}
+}
+
+func TestAVolatilePathIsNoNameWithADot(t *testing.T) {
+	for _, c := range []struct {
+		path, a, b string
+		same       bool
+	}{
+		{`client.sent_at`, `{"client":{"sent_at":1}}`, `{"client":{"sent_at":2}}`, true},
+		{`client.sent_at`, `{"client.sent_at":1}`, `{"client.sent_at":2}`, false},
+		{`client\.sent_at`, `{"client.sent_at":1}`, `{"client.sent_at":2}`, true},
+		{`a\\.b`, `{"a\\":{"b":1}}`, `{"a\\":{"b":2}}`, true},
+		{`a\\.b`, `{"a\\.b":1}`, `{"a\\.b":2}`, false},
+		{`.b`, `{"":{"b":1}}`, `{"":{"b":2}}`, true},
+		{`.b`, `{"b":1}`, `{"b":2}`, false},
+	} {
+		a, ok1 := canonicalJSON([]byte(c.a), map[string]bool{c.path: true})
+		b, ok2 := canonicalJSON([]byte(c.b), map[string]bool{c.path: true})
+		if !ok1 || !ok2 || bytes.Equal(a, b) != c.same {
+			t.Errorf("%s leaves out what tells %s from %s: %v, want %v", c.path, c.a, c.b, bytes.Equal(a, b), c.same)
+		}
+	}
 }

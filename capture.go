@@ -244,6 +244,11 @@ func (c *capture) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return nil, nil, http.ErrNotSupported
 }
 
+// CloseNotify is for those who take every writer for an http.CloseNotifier without
+// asking, as gin does. The handler runs to its end whoever has left, so it never
+// tells anything.
+func (c *capture) CloseNotify() <-chan bool { return nil }
+
 // SetReadDeadline serves http.ResponseController; it has nothing to do, since
 // the body has been read.
 func (c *capture) SetReadDeadline(time.Time) error { return nil }

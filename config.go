@@ -92,7 +92,9 @@ type Config struct {
 	// surrogates (\ud83d\ude00) counts by its bytes: readers differ about those.
 	CanonicalJSON bool
 	// Volatile names members of a JSON body that do not count, as dotted paths
-	// ("client.sent_at"; in arrays, of every element). It implies CanonicalJSON.
+	// ("client.sent_at"; in arrays, of every element). A dot or a backslash in a
+	// member's own name is written with a backslash before it. It implies
+	// CanonicalJSON.
 	// To change it is to call the repeats of older requests others: 422.
 	Volatile []string
 

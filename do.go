@@ -96,7 +96,7 @@ const methodDo = "DO"
 // open makes the request that the guard's machinery asks for.
 func (q *request) open(ctx context.Context, g *Guard, call Call) (Claim, error) {
 	q.g, q.start, q.key, q.patient = g, time.Now(), call.Key, call.Wait
-	r := &http.Request{Method: methodDo, URL: &url.URL{Path: call.Name}, Header: http.Header{}}
+	r := &http.Request{Method: methodDo, Pattern: call.Name, URL: &url.URL{Path: call.Name}, Header: http.Header{}}
 	q.r = r.WithContext(ctx)
 	if call.Scope == "" {
 		return Claim{}, errors.New("onceward: Call.Scope is empty")

@@ -45,7 +45,7 @@ func (t *doingAtomic) do(ctx context.Context, g *Guard, call Call) outcome {
 func (t *doingAtomic) runOnce(ctx context.Context) (Verdict, *Response, error) {
 	t.startWork()
 	d := &doing{work: t.work}
-	d.g, d.r, d.start, d.key, d.id = t.g, t.r, t.start, t.key, t.id
+	d.g, d.r, d.start, d.key, d.id, d.print = t.g, t.r, t.start, t.key, t.id, t.print
 	t.last, t.verdict = d, Abort
 	d.inside(ctx)
 	t.g.flights.begin() // Close waits for work that outlives its transaction

@@ -79,7 +79,8 @@ func (c *Config) fingerprint(r *http.Request, key Key, body *buffer) (Fingerprin
 		fp.Version = versionJSON
 		if isJSON(contentType) && body.file == nil {
 			if what, ok := canonicalJSON(body.mem, c.volatile); ok {
-				b = append(b, 'j')
+				kind, _, _ := strings.Cut(contentType, ";") // a merge patch is another request than a document
+				b = appendString(append(b, 'j'), strings.ToLower(strings.TrimSpace(kind)))
 				fp.Sum = sha256.Sum256(append(b, what...))
 				return fp, nil
 			}

@@ -117,6 +117,7 @@ type request struct {
 	start   time.Time
 	key     string // as the client named it
 	id      Key
+	print   Fingerprint
 	body    *buffer
 	store   buffer      // what body points to once it is read
 	bodyErr error       // why it could not be read whole
@@ -194,6 +195,7 @@ func (q *request) admit(next http.Handler) (Claim, bool) {
 
 // bid is the claim that this request is to make.
 func (q *request) bid(fp Fingerprint) Claim {
+	q.print = fp
 	claim := Claim{
 		Key: q.id, Fingerprint: fp, Method: q.r.Method, Path: q.r.URL.Path,
 		// A claim that is in progress here must not count as absent because a wall

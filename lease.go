@@ -30,6 +30,7 @@ type lease struct {
 	ended   bool        // it has returned
 	over    bool        // MaxRuntime has passed
 	left    bool        // who called Do does not wait any more
+	ending  bool        // its answer is being recorded
 	settled bool        // no more renewals
 	lost    bool        // the claim is another's
 	timer   *time.Timer // the next renewal of the lease, or MaxRuntime
@@ -136,8 +137,8 @@ func (u *lease) renew() time.Duration {
 	u.life.Lock()
 	defer u.life.Unlock()
 	switch {
-	case err == nil || u.settled:
-		return u.g.cfg.Lease / 3
+	case err == nil || u.settled || u.ending && errors.Is(err, ErrClaimLost):
+		return u.g.cfg.Lease / 3 // what was recorded meanwhile has no lease
 	case errors.Is(err, ErrClaimLost):
 		u.lost = true
 		u.cancel(ErrClaimLost)
@@ -163,14 +164,19 @@ func (u *lease) stopRenewing() (lost bool) {
 // behind the client's answer while the claim may still be ours; the claim is
 // not released, for the work is done.
 func (u *lease) complete(resp *Response) error {
-	lost := u.stopRenewing()
+	u.life.Lock()
+	lost := u.lost
+	u.ending = true // the lease stays renewed: the store may take longer than it lasts
+	u.life.Unlock()
 	if lost {
+		u.stopRenewing()
 		u.leave()
 		return ErrClaimLost
 	}
 	u.g.bound(&u.recording, u.r)
 	err := u.g.store.Complete(&u.recording, u.id, u.token, resp, u.g.cfg.kept())
 	u.recording.cancel(nil)
+	u.stopRenewing()
 	if err == nil || errors.Is(err, ErrClaimLost) {
 		if err != nil {
 			u.happened(EventLeaseLost, err)

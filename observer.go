@@ -41,8 +41,8 @@ type Decision struct {
 	Outcome string // the log's; empty where the guard decided nothing
 	Method  string
 	Path    string
-	// Route is the pattern of the [http.ServeMux] that was last passed; empty where
-	// none is known, as for a request that met the guard before any.
+	// Route is the pattern of the [http.ServeMux] that was last passed, or the Name of a
+	// [Call]; empty where none is known, as for a request that met the guard before any.
 	Route string
 	// Status is the answer's; 0 where no answer came with the decision: a claim lost,
 	// a panic, a handler that returns too late to be heard, a request that runs

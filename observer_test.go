@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -182,6 +183,25 @@ func TestTheObserverHearsTheRouteOfAMuxOutsideTheGuardOrInside(t *testing.T) {
 	}
 }
 
+func TestTheObserverHearsOfFunctionsByTheirName(t *testing.T) {
+	var e ear
+	r := newRig(t, nil, onceward.Config{Observer: e.observer()}, created)
+	for range 2 {
+		_, _, err := onceward.Do(t.Context(), r.guard, onceward.Call{Scope: "billing", Key: "m1", Name: "charge"}, func(context.Context) (int, error) { return 7, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, d := range e.heard().decisions {
+		if d.Method != "DO" || d.Route != "charge" || d.Outcome != []string{"executed", "replayed"}[i] || d.Key != onceward.NewKey("billing", "m1") {
+			t.Errorf("decision %d is %+v", i, d)
+		}
+	}
+	if now := e.heard(); len(now.decisions) != 2 || now.running != 0 || now.most != 1 {
+		t.Errorf("heard %d decisions, %d run and %d did at most", len(now.decisions), now.running, now.most)
+	}
+}
+
 func TestTheObserverHearsWhatHappensAfterTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var e ear
@@ -298,6 +318,7 @@ func TestTheObserverHearsOfRequestsThatRunUnguarded(t *testing.T) {
 		store := &faulty{Store: memstore.New(memstore.Config{}), claim: failing(3)}
 		r := newRig(t, store, onceward.Config{Observer: e.observer(), FailOpen: true}, created)
 		want(t, r.post("k", "x"), 201, "")
+		synctest.Wait()
 		wantHeard(t, "events", e.kinds(), "unguarded")
 		wantHeard(t, "decisions", e.outcomes(), "unavailable 0")
 		if e.heard().calls[0].Err == nil || e.heard().calls[0].Operation != "claim" {
@@ -386,4 +407,67 @@ func TestAnObservedStoreKeepsItsPowers(t *testing.T) {
 		}
 	}()
 	guard.Atomic(http.NotFoundHandler())
+}
+
+// A record's last line is for those who ask for it, and then it has the record's id.
+func TestASweptRecordIsNamedInTheLogForDebuggingOnly(t *testing.T) {
+	for _, level := range []slog.Level{slog.LevelInfo, slog.LevelDebug} {
+		synctest.Test(t, func(t *testing.T) {
+			var e ear
+			var log strings.Builder
+			guard, err := onceward.New(memstore.New(memstore.Config{}), byUser, onceward.Config{
+				Observer: e.observer(), Retention: time.Hour, SweepEvery: time.Minute,
+				Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level})),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := &rig{t: t, guard: guard, h: guard.Handler(http.HandlerFunc(created))}
+			for _, key := range []string{"a", "b", "c"} {
+				r.post(key, "x")
+			}
+			time.Sleep(2 * time.Hour)
+			if err := guard.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			swept := 0
+			for _, ev := range e.heard().events {
+				if ev.Kind == onceward.EventSwept {
+					swept += ev.Count
+				}
+			}
+			if swept != 3 {
+				t.Errorf("heard of %d swept records, want 3", swept)
+			}
+			for _, key := range []string{"a", "b", "c"} {
+				line := `msg="onceward: swept" record=` + onceward.NewKey("ann", key).RecordID()
+				if strings.Contains(log.String(), line) != (level == slog.LevelDebug) {
+					t.Errorf("at level %v the log is\n%s", level, &log)
+				}
+			}
+		})
+	}
+}
+
+func ExampleObserver() {
+	var refused int
+	guard, err := onceward.New(memstore.New(memstore.Config{}), onceward.Unscoped, onceward.Config{
+		Observer: onceward.Observer{Decided: func(_ context.Context, d onceward.Decision) {
+			if d.Outcome == "key-reused" {
+				refused++
+			}
+		}},
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer guard.Close(context.Background())
+	h := guard.Handler(http.HandlerFunc(created))
+	for _, body := range []string{"tea", "tea", "coffee"} {
+		r := httptest.NewRequest("POST", "/orders", strings.NewReader(body))
+		r.Header.Set("Idempotency-Key", "k")
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	fmt.Println(refused)
+	// Output: 1
 }

@@ -1,6 +1,7 @@
 package onceward
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"html"
@@ -135,7 +136,7 @@ func (q *request) refuse(err error) {
 		if p.Type == "" {
 			p.Type = "about:blank"
 		}
-		q.writeProblem(p, p.Title, own.Detail)
+		q.writeProblem(p, cmp.Or(own.Detail, p.Title), own.Detail)
 		q.log("", p.Status, err)
 		return
 	}

@@ -135,7 +135,7 @@ func (u *run) settle() {
 		token := u.abandon(0)
 		c.buf.free()
 		u.log(token, 0, fmt.Errorf("the handler panicked: %v", u.panicked))
-		u.repanic()
+		u.panicOn(token)
 	case c.code == 0:
 		// It obeyed its cancelled context and wrote nothing: that is no answer,
 		// least of all an empty 200.
@@ -210,4 +210,20 @@ func (u *run) tokenFor(code int) string {
 		return statusValue(statusUnknown, u.key)
 	}
 	return statusValue(statusReleased, u.key)
+}
+
+// panicOn lets the handler's panic go on. Whatever recovers from it outside answers
+// with what w had before, and tells what became of the key. Of an answer that is
+// half out it must not make a whole one, so that is cut off.
+func (u *run) panicOn(token string) {
+	c := &u.capture
+	if c.early {
+		if u.stack != nil {
+			u.tellPanic()
+		}
+		panic(http.ErrAbortHandler)
+	}
+	c.takeBack()
+	c.w.Header()[StatusHeader] = []string{statusValue(token, u.key)}
+	u.repanic()
 }

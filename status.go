@@ -7,14 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"path"
 	"time"
 )
 
 // StatusReport is what [Guard.Status] tells of a key, as JSON.
 type StatusReport struct {
-	// State is absent (never seen, released, or forgotten since), in-progress,
-	// complete, or unknown: its run ended without an answer, or may have.
+	// State is absent (never seen, released, forgotten since, or at work in a
+	// transaction of another process, under Atomic), in-progress, complete, or
+	// unknown: its run ended without an answer, or may have.
 	State string `json:"state"`
 	// Code is the HTTP status of the kept answer; 0 unless complete.
 	Code int `json:"status,omitempty"`
@@ -61,7 +63,12 @@ func (g *Guard) Status() http.Handler {
 func (q *request) look(looker Looker) (StatusReport, error) {
 	name := q.r.PathValue("key")
 	if name == "" {
-		name = path.Base(q.r.URL.Path)
+		// Unescaped before, a slash in the key would be one of the path.
+		last := path.Base(q.r.URL.EscapedPath())
+		if unescaped, err := url.PathUnescape(last); err == nil {
+			last = unescaped
+		}
+		name = last
 	}
 	key, err := checkLength(name)
 	if err == nil {
@@ -86,6 +93,8 @@ func (q *request) look(looker Looker) (StatusReport, error) {
 	switch {
 	case err != nil && !errors.Is(err, ErrEncoding):
 		return StatusReport{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	case !found && err == nil && q.g.flights.runs(q.id):
+		return StatusReport{State: "in-progress"}, nil // a transaction of this process
 	case !found && err == nil:
 		return StatusReport{State: "absent"}, nil
 	}

@@ -120,3 +120,44 @@ func TestWhatAStoreCannotDoIsSaidAtOnce(t *testing.T) {
 	}()
 	r.guard.Status()
 }
+
+func TestStatusFindsAKeyWithASlash(t *testing.T) {
+	r := newRig(t, nil, onceward.Config{}, created)
+	want(t, r.post("a/b", "1"), 201, "executed")
+	if code, report := asked(t, r.guard.Status(), "ann", "a%2Fb"); code != 200 || report.State != "complete" {
+		t.Errorf("a/b: %d %+v", code, report)
+	}
+	if code, report := asked(t, r.guard.Status(), "ann", "b"); code != 200 || report.State != "absent" {
+		t.Errorf("b: %d %+v", code, report)
+	}
+}
+
+// A transaction has nothing in the store until it commits, but its own process
+// knows of it.
+func TestStatusTellsOfATransactionAtWork(t *testing.T) {
+	store := newLedger()
+	guard, err := onceward.New(struct {
+		*ledger
+		onceward.Looker
+	}{store, store.Store.(onceward.Looker)}, byUser, onceward.Config{SweepEvery: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, out := make(chan struct{}), make(chan struct{})
+	r := &rig{t: t, guard: guard, h: guard.Atomic(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		close(in)
+		<-out
+		created(w, req)
+	}))}
+	done := make(chan struct{})
+	go func() { defer close(done); want(t, r.post("k", "1"), 201, "executed") }()
+	<-in
+	if code, report := asked(t, guard.Status(), "ann", "k"); code != 200 || report.State != "in-progress" {
+		t.Errorf("at work: %d %+v", code, report)
+	}
+	close(out)
+	<-done
+	if err := guard.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -155,6 +155,7 @@ func (s *Store) Forget(ctx context.Context, scope [32]byte) error {
 		if _, err := t.Exec(ctx, forgetRows, scope[:]); err != nil {
 			return fmt.Errorf("pgxstore: forget: %w", err)
 		}
+		t.h.forgot(scope)
 		return nil
 	}
 	return s.call(ctx, "forget", s.acquire, func(conn *pgx.Conn) error {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -213,7 +214,10 @@ func (s *Store) transact(ctx context.Context, c *onceward.Claim, work func(conte
 	inTime := quiet()
 	h.stop()
 
-	status := h.conn.PgConn().TxStatus()
+	var status byte // of a connection that is still this work's
+	if inTime {
+		status = h.conn.PgConn().TxStatus()
+	}
 	switch {
 	case h.ended:
 		return rec, false, fmt.Errorf("pgxstore: transact: %w", errors.Join(ErrTxEnded, err))
@@ -247,6 +251,9 @@ func (s *Store) transact(ctx context.Context, c *onceward.Claim, work func(conte
 			return rec, false, again{errLost}
 		}
 		o.started = nil
+	}
+	if verdict == onceward.Commit && slices.Contains(h.scopes, c.Key.Scope) {
+		o.seen = nil
 	}
 	rec, err = s.finish(ctx, h.conn, c, o, resp)
 	var lost unanswered

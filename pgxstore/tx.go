@@ -50,13 +50,14 @@ type handle struct {
 	pool    *pgxpool.Pool
 	mu      sync.Mutex
 	conn    *pgx.Conn
-	release func() // nil: the connection has been given back
-	over    error  // why statements are refused
-	open    func() // closes rows or a batch that are being read
-	ended   bool   // the transaction was ended by a statement of the work
-	failed  error  // the first error that a statement had
-	retry   error  // the first error after which the server asks to try again
-	cut     bool   // a statement's own context ended, which costs the connection
+	release func()     // nil: the connection has been given back
+	over    error      // why statements are refused
+	open    func()     // closes rows or a batch that are being read
+	ended   bool       // the transaction was ended by a statement of the work
+	failed  error      // the first error that a statement had
+	retry   error      // the first error after which the server asks to try again
+	cut     bool       // a statement's own context ended, which costs the connection
+	scopes  [][32]byte // whose records this transaction has deleted
 	points  int
 }
 
@@ -87,6 +88,14 @@ func (h *handle) note(err error) {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		h.cut = true
 	}
+}
+
+// forgot notes that a scope's records are deleted, the one among them that was seen
+// before the work.
+func (h *handle) forgot(scope [32]byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.scopes = append(h.scopes, scope)
 }
 
 // leave is called when a statement has ended, with its error.

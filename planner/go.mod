@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/pressly/goose/v3 v3.30.0
+	github.com/riverqueue/river v0.51.2
 	golang.org/x/crypto v0.59.0
 	golang.org/x/net v0.62.0
 	modernc.org/sqlite v1.62.0

@@ -25,6 +25,7 @@ import (
 	_ "time/tzdata" // people's zones, also on a machine that has none
 
 	"github.com/onceward/onceward/outbox"
+	"github.com/onceward/onceward/planner/internal/export"
 	"github.com/onceward/onceward/planner/internal/store"
 	"github.com/onceward/onceward/planner/internal/web"
 	"github.com/onceward/onceward/sqlitestore"
@@ -71,6 +72,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(stderr, nil))
+	// River's: it tells now and then that all is well.
+	quiet := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 
 	db, err := store.Open(ctx, *data)
 	if err != nil {
@@ -100,7 +103,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		return err
 	}
 	defer closing(closeMetrics)
-	app, err := web.New(web.Config{DB: db, Keys: keys, Secret: secret, Logger: log, Limits: *limits, Proxies: trusted, Outbox: script, Observer: observer})
+	exports, err := export.Open(ctx, db, export.Config{Logger: quiet})
+	if err != nil {
+		return err
+	}
+	if err := exports.Start(ctx); err != nil {
+		return err
+	}
+	defer closing(exports.Stop)
+	app, err := web.New(web.Config{DB: db, Keys: keys, Exports: exports, Secret: secret, Logger: log, Limits: *limits, Proxies: trusted, Outbox: script, Observer: observer})
 	if err != nil {
 		return err
 	}
@@ -118,7 +129,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 
 	sweeping, stopSweeping := context.WithCancel(ctx)
 	swept := make(chan struct{})
-	go func() { defer close(swept); sweep(sweeping, app, log) }()
+	go func() { defer close(swept); sweep(sweeping, app, exports, log) }()
 	err = serve(ctx, listener, app, log)
 	stopSweeping()
 	<-swept
@@ -157,7 +168,7 @@ func serve(ctx context.Context, listener net.Listener, app *web.App, log *slog.L
 }
 
 // sweep deletes now and then what is no longer needed.
-func sweep(ctx context.Context, app *web.App, log *slog.Logger) {
+func sweep(ctx context.Context, app *web.App, exports *export.Exports, log *slog.Logger) {
 	tick := time.NewTicker(time.Hour)
 	defer tick.Stop()
 	for {
@@ -166,7 +177,7 @@ func sweep(ctx context.Context, app *web.App, log *slog.Logger) {
 			return
 		case <-tick.C:
 		}
-		err := app.Accounts().Sweep(ctx)
+		err := errors.Join(app.Accounts().Sweep(ctx), exports.Sweep(ctx))
 		for err == nil {
 			var n int64
 			if n, err = app.Tasks().Sweep(ctx, 500); n < 500 {

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -155,6 +157,106 @@ func TestThePlannerServesFromAnEmptyFolderAndFindsItsDataAgain(t *testing.T) {
 	var completed bool
 	if err := db.QueryRow(`select title, is_completed from tasks`).Scan(&title, &completed); err != nil || title != "Купить тетрадь" || completed {
 		t.Errorf("%q, %v, %v", title, completed, err)
+	}
+}
+
+// What runs behind the requests, River among it, ends with the planner.
+func TestNothingGoesOnRunningWhenThePlannerHasStopped(t *testing.T) {
+	data := t.TempDir()
+	start(t, "-addr", "127.0.0.1:0", "-data", data).end(t)
+	before := runtime.NumGoroutine()
+	for range 2 {
+		p := start(t, "-addr", "127.0.0.1:0", "-data", data)
+		c := browser(t)
+		register(t, c, p.url)
+		if status, h, err := post(c, p.url+"/exports", url.Values{"format": {"json"}, "part": {"all"}, "id": {"file"}}); err != nil || status != http.StatusAccepted || h.Get("Location") == "" {
+			t.Fatalf("%d %v %v", status, h, err)
+		}
+		p.end(t) // the file is ready, or is prepared after the next start
+		c.CloseIdleConnections()
+	}
+	for end := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if after := runtime.NumGoroutine(); after > before {
+		buf := make([]byte, 1<<20)
+		t.Errorf("%d goroutines before, %d after:\n%s", before, after, buf[:runtime.Stack(buf, true)])
+	}
+}
+
+// An order that was accepted is carried out, also if the planner is killed before or
+// while it is (requirement 66, R1).
+func TestAnExportSurvivesTheKillOfThePlanner(t *testing.T) {
+	data := t.TempDir()
+	c := browser(t)
+	var base string
+	spawn := func() *exec.Cmd {
+		t.Helper()
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), "PLANNER_TEST_ARGS=-addr\n127.0.0.1:0\n-data\n"+data)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		line, err := bufio.NewReader(out).ReadString('\n')
+		if err != nil {
+			t.Fatalf("it did not start: %q, %v", line, err)
+		}
+		base = regexp.MustCompile(`http://[^,\s]+`).FindString(line)
+		return cmd
+	}
+	kill := func(cmd *exec.Cmd) {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+	cmd := spawn()
+	defer func() { kill(cmd) }()
+	register(t, c, base)
+	order := url.Values{"format": {"json"}, "part": {"all"}}
+	var to string
+	for range 3 { // killed at once, and the request repeated to the next one
+		status, h, err := post(c, base+"/exports", order, "Idempotency-Key", "k")
+		if err != nil || status != http.StatusAccepted || to != "" && h.Get("Location") != to {
+			t.Fatalf("%d %v %v", status, h, err)
+		}
+		to = h.Get("Location")
+		kill(cmd)
+		cmd = spawn()
+	}
+	var got struct{ State, Location string }
+	for end := time.Now().Add(3 * time.Minute); time.Now().Before(end); {
+		res, err := c.Get(base + to + "?wait=10")
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = json.NewDecoder(res.Body).Decode(&got)
+		res.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.State != "pending" {
+			break
+		}
+	}
+	if got.State != "complete" {
+		t.Fatalf("%v", got)
+	}
+	if res, err := c.Get(base + got.Location); err != nil || res.StatusCode != http.StatusOK {
+		t.Errorf("%v, %v", res, err)
+	} else {
+		res.Body.Close()
+	}
+	db, err := sql.Open("sqlite", filepath.Join(data, store.File))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var jobs, files int
+	if err := db.QueryRow(`SELECT (SELECT count(*) FROM river_job), (SELECT count(*) FROM exports)`).Scan(&jobs, &files); err != nil || jobs != 1 || files != 1 {
+		t.Errorf("%d jobs, %d files, %v", jobs, files, err)
 	}
 }
 

@@ -21,12 +21,13 @@ const scopeName = "github.com/onceward/onceward/telemetry"
 type Config struct {
 	// Claims is the guard's store. Whenever metrics are collected its claims in
 	// progress are gone through, up to 10,000 of them, but for no more than 1 % of
-	// the time: a store without an index on them needs seconds for millions of
-	// records, and is then asked every few minutes only. Nil: nothing is told about
-	// claims, and nobody notices one that a dead process has left.
+	// the time: Postgres and Redis need seconds for millions of records, and are
+	// then asked every few minutes only; SQLite has an index. Nil: nothing is told
+	// about claims, and nobody notices one that a dead process has left.
 	Claims onceward.Lister
-	// ClaimsTimeout bounds one such tour. Zero means 5 s. While tours fail nothing is
-	// told about claims, but onceward.surveys.failed grows.
+	// ClaimsTimeout bounds one such tour, for which whoever collects has to wait. Zero
+	// means 5 s. While tours fail nothing is told about claims, but
+	// onceward.surveys.failed grows.
 	ClaimsTimeout time.Duration
 	// Route names the route of a request. Its values become attributes of metrics, so
 	// they must be few. Nil, or "": the pattern of the http.ServeMux that the request

@@ -120,14 +120,7 @@ func keysAction(ctx context.Context, action, name string, f keysFlags, env []str
 	default:
 		return refuse(stderr, "keys", "there is no action %q", action)
 	}
-	if f.store == "" {
-		for _, line := range env {
-			if value, ok := strings.CutPrefix(line, "ONCEWARD_STORE="); ok {
-				f.store = value // a password does not belong into a process list
-			}
-		}
-	}
-	if f.store == "" {
+	if f.store = storeName(f.store, env); f.store == "" {
 		return refuse(stderr, "keys", "which store? Write --store sqlite:FILE, or set ONCEWARD_STORE")
 	}
 	change := action == "release" || action == "complete"
@@ -137,7 +130,7 @@ func keysAction(ctx context.Context, action, name string, f keysFlags, env []str
 	if action == "complete" && (f.status < 200 || f.status > 599) {
 		return refuse(stderr, "keys", "which answer? Write --status 201, and --header and --answer where the client needs them")
 	}
-	store, closeStore, err := openKeys(ctx, f.store)
+	store, closeStore, err := openStore(ctx, f.store, storeUse{})
 	if err != nil {
 		fmt.Fprintf(stderr, "onceward keys: %s\n", plain(err))
 		return exitFailed

@@ -2,6 +2,8 @@
 //
 //	onceward fault --listen 127.0.0.1:8080 --to http://127.0.0.1:8000 \
 //		--plan "cut-after-forward=0.3,502=0.1,slow=2s" --seed 42
+//	onceward gateway --listen 127.0.0.1:8080 --to http://127.0.0.1:8000 \
+//		--store sqlite:keys.db --scope cookie:sessionid
 //	onceward keys list --store sqlite:keys.db --stuck
 //
 // Rules that hold for every subcommand: what a program reads goes to stdout,
@@ -44,6 +46,7 @@ type command struct {
 }
 
 var commands = []command{
+	{"gateway", "a reverse proxy that makes a tap count once, for an app in any language", runGateway},
 	{"fault", "a bad network in front of an HTTP server, seeded and steerable", runFault},
 	{"keys", "look into the records of a store, and end what nobody else will end", runKeys},
 }

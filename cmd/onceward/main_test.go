@@ -60,7 +60,12 @@ func newCommand(t *testing.T, args ...string) (*exec.Cmd, *bytes.Buffer) {
 // its first line.
 func startFault(t *testing.T, args ...string) *process {
 	t.Helper()
-	cmd, stderr := newCommand(t, append([]string{"fault", "--listen", "127.0.0.1:0"}, args...)...)
+	return startCommand(t, append([]string{"fault", "--listen", "127.0.0.1:0"}, args...)...)
+}
+
+func startCommand(t *testing.T, args ...string) *process {
+	t.Helper()
+	cmd, stderr := newCommand(t, args...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -297,7 +302,7 @@ func TestACallThatCannotBeUnderstoodSaysWhatToDo(t *testing.T) {
 	}{
 		{nil, 2, "onceward: which command?"},
 		{[]string{"fualt"}, 2, `there is no command "fualt"`},
-		{[]string{"gateway", "--listen", ":8080"}, 2, "  fault "},
+		{[]string{"gatway", "--listen", ":8080"}, 2, "  fault "},
 		{[]string{"fault"}, 2, "--to http://127.0.0.1:8000"},
 		{[]string{"fault", "--to", "127.0.0.1:8000"}, 2, "write http://host:port"},
 		{[]string{"fault", "--to", to, "--plan", "cut=0.3"}, 2, `--plan: there is no mode "cut"; the modes are`},

@@ -30,7 +30,7 @@ import (
 //	then_sleep_ms=N      like sleep_ms
 //	after=1              lets status and panic come here, after the work
 //	cookie=1             the answer sets a cookie
-//	header=Name: value   the answer has this line too; may be repeated
+//	header=Name: value   the answer has this line, in place of its own; may be repeated
 //	body=BASE64          the answer's body
 //	bytes=N              the answer is filled up to N bytes, with spaces
 //	answer=WAY           nothing, error, file, hijack, redirect: how it is written;
@@ -212,8 +212,11 @@ func (rec *recorder) send(w http.ResponseWriter, r *http.Request, wish *wishes, 
 	for name, values := range rec.header {
 		h[name] = values
 	}
-	for _, line := range wish.values["header"] {
+	for i, line := range wish.values["header"] {
 		name, value, _ := strings.Cut(line, ":")
+		if i == 0 || !strings.HasPrefix(wish.values["header"][i-1], name+":") {
+			h.Del(name)
+		}
 		h.Add(name, strings.TrimSpace(value))
 	}
 	if wish.is("cookie", "1") {

@@ -3,6 +3,9 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,8 +22,19 @@ type order struct {
 	ExternalID string `json:"external_id"` // the client's own name for it; one of a kind for each user, or empty
 	Item       string `json:"item"`
 	Qty        int    `json:"qty"`
-	Status     string `json:"status"` // placed, cancelled
+	Status     string `json:"status"`   // placed, cancelled
+	Revision   string `json:"revision"` // another one after each change; random, so that no two ever agree by chance
 	FileSHA256 string `json:"file_sha256,omitempty"`
+	PlacedAs   string `json:"-"` // what it was when it was placed, as content tells
+}
+
+// etag is the revision as RFC 9110 writes it.
+func (o order) etag() string { return `"` + o.Revision + `"` }
+
+// content tells two orders apart by what is ordered.
+func (o order) content() string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %d %s", o.Item, o.Qty, o.FileSHA256))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
 var errNoOrder = errors.New("there is no such order")
@@ -28,14 +42,31 @@ var errNoOrder = errors.New("there is no such order")
 // ledger keeps the orders. A user meets only their own; every change is durable
 // when its method returns.
 type ledger interface {
-	// place keeps o, unless its user has placed one with that ExternalID: then
-	// it returns that one, and false.
+	// place keeps o, unless its user has an order with that ID or ExternalID:
+	// then it returns that one, and false.
 	place(ctx context.Context, o order) (kept order, placed bool, err error)
 	all(ctx context.Context) ([]order, error) // in the order of their placing
 	find(ctx context.Context, user, id string) (order, error)
-	replace(ctx context.Context, wish order) (order, error) // item and qty of wish.ID
-	cancel(ctx context.Context, user, id string) (order, error)
-	remove(ctx context.Context, user, id string) error // nil if there is none
+	// change lets how change the order, so that nobody else changes it between
+	// what how sees and what is kept; how may be called again. The order gets
+	// another revision, unless how leaves it as it was. If how sets the status
+	// removed the order is gone. An error of how is returned, with the order
+	// unchanged.
+	change(ctx context.Context, user, id string, how func(*order) error) (order, error)
+}
+
+const removed = "removed"
+
+// changed asks how what becomes of an order.
+func (o order) changed(how func(*order) error) (order, error) {
+	is := o
+	if err := how(&is); err != nil {
+		return o, err
+	}
+	if is != o {
+		is.Revision = rand.Text()
+	}
+	return is, nil
 }
 
 // fileLedger keeps the orders in memory and, if it has one, in a file to which
@@ -47,7 +78,11 @@ type fileLedger struct {
 	size   int64    // the file's, up to its last whole line
 }
 
-const removed = "removed" // a Status that stands only in the file
+// line is an order in the file.
+type line struct {
+	order
+	PlacedAs string `json:"placed_as,omitempty"`
+}
 
 func openFileLedger(name string) (*fileLedger, error) {
 	l := &fileLedger{}
@@ -61,20 +96,21 @@ func openFileLedger(name string) (*fileLedger, error) {
 	l.file = file
 	lines := bufio.NewReader(file)
 	for {
-		line, err := lines.ReadBytes('\n')
+		text, err := lines.ReadBytes('\n')
 		if err == io.EOF {
 			// What is left is half a line: its process died before it answered.
 			return l, file.Truncate(l.size)
 		}
-		var o order
+		var read line
 		if err == nil {
-			err = json.Unmarshal(line, &o)
+			err = json.Unmarshal(text, &read)
 		}
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("%s at byte %d: %w", name, l.size, err), file.Close())
 		}
-		l.apply(o)
-		l.size += int64(len(line))
+		read.order.PlacedAs = read.PlacedAs
+		l.apply(read.order)
+		l.size += int64(len(text))
 	}
 }
 
@@ -88,25 +124,25 @@ func (l *fileLedger) Close() error {
 // keep makes a change durable, then visible. l.mu is held.
 func (l *fileLedger) keep(o order) error {
 	if l.file != nil {
-		line, err := json.Marshal(o)
+		text, err := json.Marshal(line{o, o.PlacedAs})
 		if err != nil {
 			return err
 		}
-		line = append(line, '\n')
-		if _, err = l.file.WriteAt(line, l.size); err == nil {
+		text = append(text, '\n')
+		if _, err = l.file.WriteAt(text, l.size); err == nil {
 			err = l.file.Sync()
 		}
 		if err != nil {
 			return errors.Join(err, l.file.Truncate(l.size))
 		}
-		l.size += int64(len(line))
+		l.size += int64(len(text))
 	}
 	l.apply(o)
 	return nil
 }
 
 func (l *fileLedger) apply(o order) {
-	i := slices.IndexFunc(l.orders, func(was order) bool { return was.ID == o.ID })
+	i := slices.IndexFunc(l.orders, func(was order) bool { return was.ID == o.ID && was.User == o.User })
 	switch {
 	case o.Status == removed && i >= 0:
 		l.orders = slices.Delete(l.orders, i, i+1)
@@ -121,11 +157,12 @@ func (l *fileLedger) apply(o order) {
 func (l *fileLedger) place(_ context.Context, o order) (order, bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if o.ExternalID != "" {
-		for _, was := range l.orders {
-			if was.User == o.User && was.ExternalID == o.ExternalID {
-				return was, false, nil
-			}
+	if was, err := l.get(o.User, o.ID); err == nil {
+		return was, false, nil
+	}
+	for _, was := range l.orders {
+		if was.User == o.User && o.ExternalID != "" && was.ExternalID == o.ExternalID {
+			return was, false, nil
 		}
 	}
 	return o, true, l.keep(o)
@@ -152,29 +189,16 @@ func (l *fileLedger) get(user, id string) (order, error) {
 	return order{}, errNoOrder
 }
 
-func (l *fileLedger) replace(_ context.Context, wish order) (order, error) {
-	return l.change(wish.User, wish.ID, func(o *order) { o.Item, o.Qty = wish.Item, wish.Qty })
-}
-
-func (l *fileLedger) cancel(_ context.Context, user, id string) (order, error) {
-	return l.change(user, id, func(o *order) { o.Status = "cancelled" })
-}
-
-func (l *fileLedger) remove(_ context.Context, user, id string) error {
-	_, err := l.change(user, id, func(o *order) { o.Status = removed })
-	if errors.Is(err, errNoOrder) {
-		return nil
-	}
-	return err
-}
-
-func (l *fileLedger) change(user, id string, change func(*order)) (order, error) {
+func (l *fileLedger) change(_ context.Context, user, id string, how func(*order) error) (order, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	o, err := l.get(user, id)
+	was, err := l.get(user, id)
 	if err != nil {
+		return was, err
+	}
+	o, err := was.changed(how)
+	if err != nil || o == was {
 		return o, err
 	}
-	change(&o)
 	return o, l.keep(o)
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -57,7 +58,7 @@ func all(t *testing.T, l ledger) []order {
 	return list
 }
 
-var tea = order{ID: "1", User: "anna", Item: "tea", Qty: 2, Status: "placed"}
+var tea = order{ID: "1", User: "anna", Item: "tea", Qty: 2, Status: "placed", Revision: "r1", PlacedAs: "tea"}
 
 func TestALedgerKeepsEveryChange(t *testing.T) {
 	onEachLedger(t, func(t *testing.T, open reopen) {
@@ -66,25 +67,30 @@ func TestALedgerKeepsEveryChange(t *testing.T) {
 		jam := place(t, l, order{ID: "2", User: "anna", Item: "jam", Qty: 1, Status: "placed", FileSHA256: "ab"})
 		place(t, l, order{ID: "3", User: "boris", Item: "jam", Qty: 1, Status: "placed"})
 
-		changed, err := l.replace(t.Context(), order{ID: "1", User: "anna", Item: "coffee", Qty: 3})
-		if want := (order{ID: "1", User: "anna", Item: "coffee", Qty: 3, Status: "placed"}); err != nil || changed != want {
-			t.Errorf("replace: %+v, %v", changed, err)
+		changed, err := l.change(t.Context(), "anna", "1", func(o *order) error { o.Item, o.Qty = "coffee", 3; return nil })
+		want := order{ID: "1", User: "anna", Item: "coffee", Qty: 3, Status: "placed", Revision: changed.Revision, PlacedAs: "tea"}
+		if err != nil || changed != want || changed.Revision == tea.Revision {
+			t.Errorf("change: %+v, %v", changed, err)
 		}
-		for range 2 {
-			changed, err = l.cancel(t.Context(), "anna", "1")
-			if err != nil || changed.Status != "cancelled" {
-				t.Errorf("cancel: %+v, %v", changed, err)
+		for i := range 2 {
+			before := changed.Revision
+			changed, err = l.change(t.Context(), "anna", "1", func(o *order) error { o.Status = "cancelled"; return nil })
+			if err != nil || changed.Status != "cancelled" || (changed.Revision == before) != (i == 1) {
+				t.Errorf("cancelled for the %d. time: %+v, %v, was %s", i+1, changed, err, before)
 			}
-			if err := l.remove(t.Context(), "boris", "3"); err != nil {
-				t.Errorf("remove: %v", err)
-			}
 		}
-		want := []order{changed, jam}
-		if got := all(t, l); !slices.Equal(got, want) {
-			t.Errorf("the ledger has %+v, want %+v", got, want)
+		if _, err := l.change(t.Context(), "boris", "3", func(o *order) error { o.Status = removed; return nil }); err != nil {
+			t.Errorf("remove: %v", err)
 		}
-		if got := all(t, open(t)); !slices.Equal(got, want) {
-			t.Errorf("opened again the ledger has %+v, want %+v", got, want)
+		if _, err := l.find(t.Context(), "boris", "3"); !errors.Is(err, errNoOrder) {
+			t.Errorf("find, of what is removed: %v", err)
+		}
+		left := []order{changed, jam}
+		if got := all(t, l); !slices.Equal(got, left) {
+			t.Errorf("the ledger has %+v, want %+v", got, left)
+		}
+		if got := all(t, open(t)); !slices.Equal(got, left) {
+			t.Errorf("opened again the ledger has %+v, want %+v", got, left)
 		}
 	})
 }
@@ -100,17 +106,21 @@ func TestALedgerShowsNobodyAnothersOrder(t *testing.T) {
 		if _, err := l.find(ctx, "boris", "1"); !errors.Is(err, errNoOrder) {
 			t.Errorf("find: %v", err)
 		}
-		if _, err := l.replace(ctx, order{ID: "1", User: "boris", Item: "x", Qty: 1}); !errors.Is(err, errNoOrder) {
-			t.Errorf("replace: %v", err)
-		}
-		if _, err := l.cancel(ctx, "boris", "1"); !errors.Is(err, errNoOrder) {
-			t.Errorf("cancel: %v", err)
-		}
-		if err := l.remove(ctx, "boris", "1"); err != nil {
-			t.Errorf("remove: %v", err)
+		if _, err := l.change(ctx, "boris", "1", func(o *order) error { o.Status = removed; return nil }); !errors.Is(err, errNoOrder) {
+			t.Errorf("change: %v", err)
 		}
 		if got := all(t, l); !slices.Equal(got, []order{tea}) {
 			t.Errorf("the ledger has %+v", got)
+		}
+		// The same id is another order where it is another user's.
+		his := tea
+		his.User = "boris"
+		place(t, l, his)
+		if o, err := l.change(ctx, "boris", "1", func(o *order) error { o.Qty = 9; return nil }); err != nil || o.Qty != 9 {
+			t.Errorf("change: %+v, %v", o, err)
+		}
+		if o, err := l.find(ctx, "anna", "1"); err != nil || o != tea {
+			t.Errorf("find, after another's change: %+v, %v", o, err)
 		}
 	})
 }
@@ -128,6 +138,59 @@ func TestAnExternalIDIsOneOfAKindForEachUser(t *testing.T) {
 		place(t, l, order{ID: "5", User: "anna", Item: "tea", Qty: 1, Status: "placed"})
 		if n := len(all(t, l)); n != 4 {
 			t.Errorf("the ledger has %d orders, want 4", n)
+		}
+	})
+}
+
+func TestAnIDIsOneOfAKindToo(t *testing.T) {
+	onEachLedger(t, func(t *testing.T, open reopen) {
+		l := open(t)
+		first := place(t, l, order{ID: "1", User: "anna", ExternalID: "x", Item: "tea", Qty: 1, Status: "placed"})
+		second := place(t, l, order{ID: "2", User: "anna", ExternalID: "y", Item: "jam", Qty: 1, Status: "placed"})
+		for _, c := range []struct {
+			id, externalID string
+			want           order
+		}{{"1", "", first}, {"1", "z", first}, {"2", "x", second}, {"3", "x", first}} {
+			kept, placed, err := l.place(t.Context(), order{ID: c.id, User: "anna", ExternalID: c.externalID, Item: "jam", Qty: 1, Status: "placed"})
+			if err != nil || placed || kept != c.want {
+				t.Errorf("id %s, external id %s: %+v, %v, %v, want %+v", c.id, c.externalID, kept, placed, err, c.want)
+			}
+		}
+	})
+}
+
+// What how refuses changes nothing, and is shown as it is.
+func TestARefusedChangeIsNone(t *testing.T) {
+	onEachLedger(t, func(t *testing.T, open reopen) {
+		l := open(t)
+		place(t, l, tea)
+		no := errors.New("no")
+		o, err := l.change(t.Context(), "anna", "1", func(o *order) error { o.Qty = 99; return no })
+		if !errors.Is(err, no) || o != tea {
+			t.Errorf("change: %+v, %v", o, err)
+		}
+		if got := all(t, l); !slices.Equal(got, []order{tea}) {
+			t.Errorf("the ledger has %+v", got)
+		}
+	})
+}
+
+// Looking and writing are one: nothing that anybody adds is lost.
+func TestFiftyWhoAddOneAreFifty(t *testing.T) {
+	onEachLedger(t, func(t *testing.T, open reopen) {
+		l := open(t)
+		place(t, l, tea)
+		var wg sync.WaitGroup
+		for range 50 {
+			wg.Go(func() {
+				if _, err := l.change(t.Context(), "anna", "1", func(o *order) error { o.Qty++; return nil }); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if o, err := l.find(t.Context(), "anna", "1"); err != nil || o.Qty != tea.Qty+50 {
+			t.Errorf("the order is %+v, %v", o, err)
 		}
 	})
 }

@@ -5,9 +5,13 @@
 //	curl -i localhost:8081/create-order -H 'Idempotency-Key: k1' -d '{"item":"tea","qty":2}'   # twice
 //	curl localhost:8081/orders                                                                 # one
 //
-// This file is the wiring and shop.go the service. ledger.go keeps the orders;
-// chaos.go, which only -chaos switches on, makes the service fail in chosen
-// ways, for tests.
+// An order may have a name of its client's own, "external_id", by which it is
+// one order under any key and for ever; its ETag, sent back as If-Match, keeps
+// one client from undoing what another has just done to it.
+//
+// This file is the wiring and shop.go the service. ledger.go keeps the orders
+// (sqlledger.go, pgledger.go: in a database), etag.go reads preconditions; chaos.go,
+// which only -chaos switches on, makes the service fail in chosen ways, for tests.
 package main
 
 import (
@@ -93,25 +97,42 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		user = fromHeader(*userHeader)
 		scope = user
 	}
-	guard, err := onceward.New(store, scope, cfg)
+	if _, ok := store.(onceward.Transactor); *atomic && !ok {
+		return fmt.Errorf("-atomic needs a database that has the orders too: sqlite: or postgres:, not %s", *storeURL)
+	}
+	guards, handler, err := guard(store, scope, cfg, *atomic, routes(&shop{orders, user}), *withChaos)
 	if err != nil {
 		return err
 	}
+	return serve(ctx, *addr, handler, guards, log, stdout)
+}
 
-	guarded := guard.Handler
-	if *atomic {
-		if _, ok := store.(onceward.Transactor); !ok {
-			return fmt.Errorf("-atomic needs a database that has the orders too: sqlite: or postgres:, not %s", *storeURL)
+// guard stands around everything, and is stricter around the route that needs a
+// key: two guards on one store.
+func guard(store onceward.Store, scope onceward.ScopeFunc, cfg onceward.Config, atomic bool, app http.Handler, withChaos bool) (guards []*onceward.Guard, _ http.Handler, err error) {
+	if withChaos {
+		app = chaos(app)
+	}
+	strict := cfg
+	strict.Require = true
+	strict.SweepEvery = -1 // the other one sweeps
+	mux := http.NewServeMux()
+	for pattern, cfg := range map[string]onceward.Config{"/": cfg, adding: strict} {
+		g, err := onceward.New(store, scope, cfg)
+		if err != nil {
+			return nil, nil, err
 		}
-		guarded = guard.Atomic
+		guards = append(guards, g)
+		if atomic {
+			mux.Handle(pattern, g.Atomic(app))
+		} else {
+			mux.Handle(pattern, g.Handler(app))
+		}
 	}
-	handler := routes(&shop{orders, user})
-	if *withChaos {
-		handler = dieAtAnswer(guarded(chaos(handler)))
-	} else {
-		handler = guarded(handler)
+	if withChaos {
+		return guards, dieAtAnswer(mux), nil
 	}
-	return serve(ctx, *addr, handler, guard, log, stdout)
+	return guards, mux, nil
 }
 
 // fromHeader trusts a header that names the user. A request without it has not
@@ -128,8 +149,8 @@ func fromHeader(name string) onceward.ScopeFunc {
 }
 
 // serve serves until ctx is done, then finishes what runs: first the server,
-// then the guard, whose handlers may outlive their clients.
-func serve(ctx context.Context, addr string, handler http.Handler, guard *onceward.Guard, log *slog.Logger, stdout io.Writer) error {
+// then the guards, whose handlers may outlive their clients.
+func serve(ctx context.Context, addr string, handler http.Handler, guards []*onceward.Guard, log *slog.Logger, stdout io.Writer) error {
 	server := &http.Server{
 		Handler:           http.MaxBytesHandler(handler, 64<<20),
 		ReadHeaderTimeout: 10 * time.Second,
@@ -153,5 +174,9 @@ func serve(ctx context.Context, addr string, handler http.Handler, guard *oncewa
 	}
 	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
-	return errors.Join(server.Shutdown(patience), guard.Close(patience))
+	err = server.Shutdown(patience)
+	for _, g := range guards {
+		err = errors.Join(err, g.Close(patience))
+	}
+	return err
 }

@@ -11,23 +11,27 @@ import (
 	"github.com/onceward/onceward/pgxstore"
 )
 
-// pgLedger keeps the orders in Postgres. As in sqlLedger each method is one
-// statement, and a unique index is what makes an external id one of a kind.
+// pgLedger keeps the orders in Postgres. As in sqlLedger unique indexes are what
+// makes an id and an external id one of a kind; whoever is about to change an
+// order locks its row first.
 type pgLedger struct{ pool *pgxpool.Pool }
 
 const pgSchema = `CREATE TABLE IF NOT EXISTS orders (
 	seq         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-	id          text NOT NULL UNIQUE,
+	id          text NOT NULL,
 	"user"      text NOT NULL,
 	external_id text NOT NULL DEFAULT '',
 	item        text NOT NULL,
 	qty         bigint NOT NULL,
 	status      text NOT NULL,
-	file_sha256 text NOT NULL DEFAULT ''
+	revision    text NOT NULL,
+	file_sha256 text NOT NULL DEFAULT '',
+	placed_as   text NOT NULL,
+	UNIQUE ("user", id)
 );
 CREATE UNIQUE INDEX IF NOT EXISTS orders_external_id ON orders ("user", external_id) WHERE external_id <> ''`
 
-const pgColumns = `id, "user", external_id, item, qty, status, file_sha256`
+const pgColumns = `id, "user", external_id, item, qty, status, revision, file_sha256, placed_as`
 
 func newPGLedger(ctx context.Context, pool *pgxpool.Pool) (*pgLedger, error) {
 	// IF NOT EXISTS alone lets two processes that start at once fail.
@@ -49,12 +53,29 @@ func (l *pgLedger) row(ctx context.Context, query string, args ...any) (o order,
 	}
 	for {
 		o, err = l.scan(l.pool.QueryRow(ctx, query, args...))
-		var refused *pgconn.PgError
-		if !errors.As(err, &refused) || refused.Code != serializationFailure && refused.Code != deadlock {
+		if !again(err) {
 			return o, err
 		}
-		// The statement was its whole transaction and has left nothing.
 	}
+}
+
+// transact runs work in a transaction: under guard.Atomic in that of the answer.
+func (l *pgLedger) transact(ctx context.Context, work func(pgx.Tx) error) error {
+	if tx := pgxstore.Tx(ctx); tx != nil {
+		return work(tx)
+	}
+	for {
+		if err := pgx.BeginFunc(ctx, l.pool, work); !again(err) {
+			return err
+		}
+	}
+}
+
+// again tells a refusal that asks for the same transaction once more: it has left
+// nothing.
+func again(err error) bool {
+	var refused *pgconn.PgError
+	return errors.As(err, &refused) && (refused.Code == serializationFailure || refused.Code == deadlock)
 }
 
 const (
@@ -63,7 +84,7 @@ const (
 )
 
 func (l *pgLedger) scan(row pgx.Row) (o order, err error) {
-	err = row.Scan(&o.ID, &o.User, &o.ExternalID, &o.Item, &o.Qty, &o.Status, &o.FileSHA256)
+	err = row.Scan(&o.ID, &o.User, &o.ExternalID, &o.Item, &o.Qty, &o.Status, &o.Revision, &o.FileSHA256, &o.PlacedAs)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = errNoOrder
 	}
@@ -73,17 +94,18 @@ func (l *pgLedger) scan(row pgx.Row) (o order, err error) {
 func (l *pgLedger) place(ctx context.Context, o order) (order, bool, error) {
 	for {
 		kept, err := l.row(ctx,
-			`INSERT INTO orders (`+pgColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7)
-			ON CONFLICT ("user", external_id) WHERE external_id <> '' DO NOTHING RETURNING `+pgColumns,
-			o.ID, o.User, o.ExternalID, o.Item, o.Qty, o.Status, o.FileSHA256)
+			`INSERT INTO orders (`+pgColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING RETURNING `+pgColumns,
+			o.ID, o.User, o.ExternalID, o.Item, o.Qty, o.Status, o.Revision, o.FileSHA256, o.PlacedAs)
 		if !errors.Is(err, errNoOrder) {
-			return kept, true, err
+			return kept, err == nil, err
 		}
-		kept, err = l.row(ctx, `SELECT `+pgColumns+` FROM orders WHERE "user" = $1 AND external_id = $2`, o.User, o.ExternalID)
+		kept, err = l.row(ctx,
+			`SELECT `+pgColumns+` FROM orders WHERE "user" = $1 AND (id = $2 OR external_id <> '' AND external_id = $3)
+			ORDER BY id = $2 DESC LIMIT 1`, o.User, o.ID, o.ExternalID)
 		if !errors.Is(err, errNoOrder) {
 			return kept, false, err
 		}
-		// Deleted between the two: then there is room for it.
+		// Removed between the two: then there is room for it.
 	}
 }
 
@@ -93,7 +115,7 @@ func (l *pgLedger) all(ctx context.Context) ([]order, error) {
 		return nil, err
 	}
 	orders, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (o order, err error) {
-		return o, row.Scan(&o.ID, &o.User, &o.ExternalID, &o.Item, &o.Qty, &o.Status, &o.FileSHA256)
+		return o, row.Scan(&o.ID, &o.User, &o.ExternalID, &o.Item, &o.Qty, &o.Status, &o.Revision, &o.FileSHA256, &o.PlacedAs)
 	})
 	if orders == nil {
 		orders = []order{}
@@ -105,19 +127,27 @@ func (l *pgLedger) find(ctx context.Context, user, id string) (order, error) {
 	return l.row(ctx, `SELECT `+pgColumns+` FROM orders WHERE "user" = $1 AND id = $2`, user, id)
 }
 
-func (l *pgLedger) replace(ctx context.Context, wish order) (order, error) {
-	return l.row(ctx, `UPDATE orders SET item = $1, qty = $2 WHERE "user" = $3 AND id = $4 RETURNING `+pgColumns,
-		wish.Item, wish.Qty, wish.User, wish.ID)
-}
-
-func (l *pgLedger) cancel(ctx context.Context, user, id string) (order, error) {
-	return l.row(ctx, `UPDATE orders SET status = 'cancelled' WHERE "user" = $1 AND id = $2 RETURNING `+pgColumns, user, id)
-}
-
-func (l *pgLedger) remove(ctx context.Context, user, id string) error {
-	_, err := l.row(ctx, `DELETE FROM orders WHERE "user" = $1 AND id = $2 RETURNING `+pgColumns, user, id)
-	if errors.Is(err, errNoOrder) {
-		return nil
-	}
-	return err
+// change locks the order's row before it looks. Whoever comes meanwhile waits, and
+// then sees what is left: without FOR UPDATE two that add one to 5 would both
+// write 6.
+func (l *pgLedger) change(ctx context.Context, user, id string, how func(*order) error) (o order, err error) {
+	err = l.transact(ctx, func(tx pgx.Tx) error {
+		was, err := l.scan(tx.QueryRow(ctx,
+			`SELECT `+pgColumns+` FROM orders WHERE "user" = $1 AND id = $2 FOR UPDATE`, user, id))
+		if err != nil {
+			o = was
+			return err
+		}
+		if o, err = was.changed(how); err != nil || o == was {
+			return err
+		}
+		if o.Status == removed {
+			_, err = tx.Exec(ctx, `DELETE FROM orders WHERE "user" = $1 AND id = $2`, user, id)
+		} else {
+			_, err = tx.Exec(ctx, `UPDATE orders SET item = $1, qty = $2, status = $3, revision = $4 WHERE "user" = $5 AND id = $6`,
+				o.Item, o.Qty, o.Status, o.Revision, user, id)
+		}
+		return err
+	})
+	return o, err
 }

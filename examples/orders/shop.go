@@ -2,14 +2,17 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -21,13 +24,19 @@ type shop struct {
 	user   onceward.ScopeFunc
 }
 
-// routes has no "add one more" and no "toggle": every route but the first says
-// what is wanted, so that a repeat changes nothing even without a key.
+// adding is the one route that nothing but a key makes repeatable.
+const adding = "POST /orders/{id}/add"
+
+// routes has no "toggle". Every route but two says what is wanted, so that a
+// repeat changes nothing even without a key. Those two are "create", which an
+// external_id makes such a route too, and "add", which nothing does: there the
+// guard requires a key.
 func routes(s *shop) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /create-order", s.as(s.create))
+	mux.HandleFunc(adding, s.as(s.add))
 	mux.HandleFunc("GET /orders", s.list)
-	mux.HandleFunc("GET /orders/{id}", s.as(s.show))
+	mux.HandleFunc("GET /orders/{id}", s.as(s.find))
 	mux.HandleFunc("PUT /orders/{id}", s.as(s.replace))
 	mux.HandleFunc("DELETE /orders/{id}", s.as(s.remove))
 	mux.HandleFunc("POST /orders/{id}/cancel", s.as(s.cancel))
@@ -47,26 +56,47 @@ func (s *shop) as(h func(w http.ResponseWriter, r *http.Request, user string)) h
 }
 
 // create takes an order: 201. Sent twice under one key it is one order, by the
-// guard. Sent twice under one external_id it is one order too, by the ledger;
-// then the second answer is 200 and the order that exists.
+// guard. Sent twice under one external_id it is one order too, by the ledger:
+// the second answer is then 200 and the order that exists, as it is by now. An
+// external_id that stands for something else already is 409, and says where.
 func (s *shop) create(w http.ResponseWriter, r *http.Request, user string) {
-	o, err := readOrder(r)
+	wish, err := readOrder(r)
 	if err != nil {
 		fail(w, r, err)
 		return
 	}
-	o.ID, o.User, o.Status = rand.Text(), user, "placed"
-	o, placed, err := s.orders.place(r.Context(), o)
-	if err != nil {
+	wish.ID, wish.User = rand.Text(), user
+	kept, placed, err := s.place(r.Context(), wish)
+	switch {
+	case err != nil:
 		fail(w, r, err)
-		return
+	case placed:
+		showAt(w, http.StatusCreated, kept)
+	case kept.PlacedAs == wish.content():
+		showAt(w, http.StatusOK, kept)
+	default:
+		fail(w, r, refused{errTaken, kept})
 	}
-	status := http.StatusOK
-	if placed {
-		status = http.StatusCreated
+}
+
+// createAs takes an order under an id of the client's own, unless there is one.
+func (s *shop) createAs(w http.ResponseWriter, r *http.Request, wish order) {
+	kept, placed, err := s.place(r.Context(), wish)
+	switch {
+	case err != nil:
+		fail(w, r, err)
+	case placed:
+		showAt(w, http.StatusCreated, kept)
+	case kept.ID == wish.ID:
+		fail(w, r, refused{errStale, kept})
+	default:
+		fail(w, r, refused{errTaken, kept})
 	}
-	w.Header().Set("Location", "/orders/"+o.ID)
-	answer(w, status, o)
+}
+
+func (s *shop) place(ctx context.Context, wish order) (kept order, placed bool, err error) {
+	wish.Status, wish.Revision, wish.PlacedAs = "placed", rand.Text(), wish.content()
+	return s.orders.place(ctx, wish)
 }
 
 // list shows what was really done, for every user: it is how this example and
@@ -80,59 +110,172 @@ func (s *shop) list(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, orders)
 }
 
-func (s *shop) show(w http.ResponseWriter, r *http.Request, user string) {
+func (s *shop) find(w http.ResponseWriter, r *http.Request, user string) {
 	o, err := s.orders.find(r.Context(), user, r.PathValue("id"))
 	if err != nil {
 		fail(w, r, err)
 		return
 	}
-	answer(w, http.StatusOK, o)
+	when, err := conditionsOf(r.Header)
+	switch {
+	case err == nil && when.match.given && !when.match.has(o.Revision, false):
+		fail(w, r, refused{errStale, o})
+	case err == nil && when.noneMatch.given && when.noneMatch.has(o.Revision, true):
+		w.Header().Set("ETag", o.etag())
+		w.WriteHeader(http.StatusNotModified)
+	default:
+		show(w, http.StatusOK, o)
+	}
 }
 
-// replace says what is ordered.
+// replace says what is ordered; with If-None-Match: * it orders that, under an
+// id of the client's own, if there is no such order yet.
 func (s *shop) replace(w http.ResponseWriter, r *http.Request, user string) {
 	wish, err := readOrder(r)
 	if err != nil {
 		fail(w, r, err)
 		return
 	}
-	wish.ID, wish.User = r.PathValue("id"), user
-	o, err := s.orders.replace(r.Context(), wish)
-	if err != nil {
-		fail(w, r, err)
+	when, err := conditionsOf(r.Header)
+	if err == nil && when.wantsNone() {
+		wish.ID, wish.User = r.PathValue("id"), user
+		switch {
+		case when.match.given:
+			fail(w, r, errStale) // it cannot be there and not be there
+		case !ownID.MatchString(wish.ID):
+			fail(w, r, badOrder{errors.New("an order's id has 1 to 64 letters, digits, - and _")})
+		default:
+			s.createAs(w, r, wish)
+		}
 		return
 	}
-	answer(w, http.StatusOK, o)
+	s.change(w, r, user, func(o *order) { o.Item, o.Qty = wish.Item, wish.Qty })
 }
 
-// cancel takes an order back by naming the state that it is to have.
+var ownID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// cancel takes an order back by naming the state that it is to have: cancelled
+// twice it is cancelled once.
 func (s *shop) cancel(w http.ResponseWriter, r *http.Request, user string) {
-	o, err := s.orders.cancel(r.Context(), user, r.PathValue("id"))
-	if err != nil {
-		fail(w, r, err)
-		return
-	}
-	answer(w, http.StatusOK, o)
+	s.change(w, r, user, func(o *order) { o.Status = "cancelled" })
 }
 
-// remove wants the order gone, so gone already is success.
-func (s *shop) remove(w http.ResponseWriter, r *http.Request, user string) {
-	if err := s.orders.remove(r.Context(), user, r.PathValue("id")); err != nil {
+// change makes an order be as wish says and shows it. Whoever read it before
+// says so with If-Match, and is refused if it has changed since, unless it is
+// as wished already: then the first answer was lost, or somebody else had the
+// same wish.
+func (s *shop) change(w http.ResponseWriter, r *http.Request, user string, wish func(*order)) {
+	when, err := conditionsOf(r.Header)
+	var o order
+	if err == nil {
+		o, err = s.orders.change(r.Context(), user, r.PathValue("id"), func(o *order) error {
+			was := *o
+			if wish(o); *o == was {
+				return nil
+			}
+			return when.check(was.Revision)
+		})
+	}
+	s.changed(w, r, o, err)
+}
+
+// add makes an order larger. That is relative to what it was, so a repeat of it
+// has to be known by its key; and it may be too much, so looking and changing
+// have to be one.
+func (s *shop) add(w http.ResponseWriter, r *http.Request, user string) {
+	qty, err := readQty(r)
+	var when conditions
+	if err == nil {
+		when, err = conditionsOf(r.Header)
+	}
+	var o order
+	if err == nil {
+		o, err = s.orders.change(r.Context(), user, r.PathValue("id"), func(o *order) error {
+			switch {
+			case o.Status != "placed":
+				return errNotPlaced
+			case o.Qty+qty > maxQty:
+				return errTooMany
+			}
+			o.Qty += qty
+			return when.check(o.Revision)
+		})
+	}
+	s.changed(w, r, o, err)
+}
+
+func (s *shop) changed(w http.ResponseWriter, r *http.Request, o order, err error) {
+	switch {
+	case err == nil:
+		show(w, http.StatusOK, o)
+	case o.ID != "":
+		fail(w, r, refused{err, o})
+	default:
 		fail(w, r, err)
+	}
+}
+
+// remove wants the order gone, so gone already is success, whatever was expected
+// of it.
+func (s *shop) remove(w http.ResponseWriter, r *http.Request, user string) {
+	when, err := conditionsOf(r.Header)
+	var o order
+	if err == nil {
+		o, err = s.orders.change(r.Context(), user, r.PathValue("id"), func(o *order) error {
+			o.Status = removed
+			return when.check(o.Revision)
+		})
+	}
+	if err == nil || errors.Is(err, errNoOrder) {
+		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	w.WriteHeader(http.StatusNoContent)
+	s.changed(w, r, o, err)
 }
+
+// refused is a request that cannot be carried out for what the order is.
+type refused struct {
+	error
+	order order
+}
+
+func (r refused) Unwrap() error { return r.error }
+
+var (
+	errTaken     = errors.New("this external_id names another order")
+	errNotPlaced = errors.New("only a placed order can grow")
+	errTooMany   = fmt.Errorf("an order has at most %d of an item", maxQty)
+)
+
+const maxQty = 1000
 
 // badOrder is a request that cannot be an order.
 type badOrder struct{ error }
 
 func (b badOrder) Unwrap() error { return b.error }
 
-// readOrder reads JSON {"item","qty","external_id"}, or a form with these
+// readOrder reads an order that can be one.
+func readOrder(r *http.Request) (order, error) {
+	o, err := readFields(r)
+	if err == nil && (strings.TrimSpace(o.Item) == "" || o.Qty < 1 || o.Qty > maxQty) {
+		err = badOrder{fmt.Errorf("an order has an item and a qty of 1 to %d", maxQty)}
+	}
+	return o, err
+}
+
+// readQty reads by how much an order is to grow.
+func readQty(r *http.Request) (int, error) {
+	o, err := readFields(r)
+	if err == nil && (o.Qty < 1 || o.Qty > maxQty) {
+		err = badOrder{fmt.Errorf("a qty is 1 to %d", maxQty)}
+	}
+	return o.Qty, err
+}
+
+// readFields reads JSON {"item","qty","external_id"}, or a form with these
 // fields, or a multipart form that also has a file, of which the order keeps the
 // SHA-256. JSON is known by its brace: curl -d calls everything a form.
-func readOrder(r *http.Request) (o order, err error) {
+func readFields(r *http.Request) (o order, err error) {
 	body := bufio.NewReader(r.Body)
 	r.Body = struct {
 		io.Reader
@@ -149,13 +292,10 @@ func readOrder(r *http.Request) (o order, err error) {
 	} else {
 		o, err = readForm(r)
 	}
-	if err == nil && (strings.TrimSpace(o.Item) == "" || o.Qty < 1) {
-		err = errors.New("an order has an item and a qty of 1 or more")
-	}
 	if err != nil {
-		return o, badOrder{err}
+		err = badOrder{err}
 	}
-	return o, nil
+	return o, err
 }
 
 func readForm(r *http.Request) (o order, err error) {
@@ -188,10 +328,34 @@ func fail(w http.ResponseWriter, r *http.Request, err error) {
 		status, text = http.StatusBadRequest, err.Error()
 	case errors.Is(err, errNoOrder):
 		status, text = http.StatusNotFound, err.Error()
+	case errors.Is(err, errStale):
+		status, text = http.StatusPreconditionFailed, err.Error()
+	case errors.Is(err, errTaken), errors.Is(err, errNotPlaced), errors.Is(err, errTooMany):
+		status, text = http.StatusConflict, err.Error()
 	default:
 		slog.Error("orders", "method", r.Method, "path", r.URL.Path, "error", err)
 	}
-	answer(w, status, map[string]string{"error": text})
+	body := map[string]any{"error": text}
+	// Whoever is refused for what the order is, sees what it is.
+	if because := (refused{}); errors.As(err, &because) && status < http.StatusInternalServerError {
+		if errors.Is(err, errTaken) {
+			w.Header().Set("Location", "/orders/"+because.order.ID)
+		}
+		w.Header().Set("ETag", because.order.etag())
+		body["order"] = because.order
+	}
+	answer(w, status, body)
+}
+
+// showAt shows an order and says where it is.
+func showAt(w http.ResponseWriter, status int, o order) {
+	w.Header().Set("Location", "/orders/"+o.ID)
+	show(w, status, o)
+}
+
+func show(w http.ResponseWriter, status int, o order) {
+	w.Header().Set("ETag", o.etag())
+	answer(w, status, o)
 }
 
 func answer(w http.ResponseWriter, status int, v any) {

@@ -8,9 +8,10 @@ import (
 	"github.com/onceward/onceward/sqlitestore"
 )
 
-// sqlLedger keeps the orders in a table. Each method is one statement, so there
-// is nothing between looking and acting; the unique index, not a look before the
-// insert, is what makes an external id one of a kind.
+// sqlLedger keeps the orders in a table. Unique indexes, not a look before the
+// insert, are what makes an id and an external id one of a kind. SQLite has no
+// lock on a row: a change is written only where the revision is still the one
+// that was read.
 //
 // The pool has one connection, which the keys' store needs too, for the keys of
 // everybody at once. database/sql gives a free connection to any one of those
@@ -21,35 +22,42 @@ type sqlLedger struct {
 	turn chan struct{}
 }
 
-func (l *sqlLedger) row(ctx context.Context, query string, args ...any) (order, error) {
-	// Under guard.Atomic the order is written in the transaction that commits its
-	// answer too.
+type querier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// work runs statements: under guard.Atomic in the transaction that commits the
+// answer too.
+func (l *sqlLedger) work(ctx context.Context, work func(querier) error) error {
 	if tx := sqlitestore.Tx(ctx); tx != nil {
-		return scan(tx.QueryRowContext(ctx, query, args...))
+		return work(tx)
 	}
 	select {
 	case l.turn <- struct{}{}:
 	case <-ctx.Done():
-		return order{}, ctx.Err()
+		return ctx.Err()
 	}
 	defer func() { <-l.turn }()
-	return scan(l.db.QueryRowContext(ctx, query, args...))
+	return work(l.db)
 }
 
 const (
 	schema = `CREATE TABLE IF NOT EXISTS orders (
 	seq         INTEGER PRIMARY KEY,
-	id          TEXT NOT NULL UNIQUE,
+	id          TEXT NOT NULL,
 	user        TEXT NOT NULL,
 	external_id TEXT NOT NULL DEFAULT '',
 	item        TEXT NOT NULL,
 	qty         INTEGER NOT NULL,
 	status      TEXT NOT NULL,
-	file_sha256 TEXT NOT NULL DEFAULT ''
+	revision    TEXT NOT NULL,
+	file_sha256 TEXT NOT NULL DEFAULT '',
+	placed_as   TEXT NOT NULL,
+	UNIQUE (user, id)
 ) STRICT;
 CREATE UNIQUE INDEX IF NOT EXISTS orders_external_id ON orders (user, external_id) WHERE external_id <> '';`
 
-	columns = `id, user, external_id, item, qty, status, file_sha256`
+	columns = `id, user, external_id, item, qty, status, revision, file_sha256, placed_as`
 )
 
 func newSQLLedger(ctx context.Context, db *sql.DB) (*sqlLedger, error) {
@@ -62,24 +70,32 @@ func newSQLLedger(ctx context.Context, db *sql.DB) (*sqlLedger, error) {
 type scanner interface{ Scan(...any) error }
 
 func scan(row scanner) (o order, err error) {
-	err = row.Scan(&o.ID, &o.User, &o.ExternalID, &o.Item, &o.Qty, &o.Status, &o.FileSHA256)
+	err = row.Scan(&o.ID, &o.User, &o.ExternalID, &o.Item, &o.Qty, &o.Status, &o.Revision, &o.FileSHA256, &o.PlacedAs)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = errNoOrder
 	}
 	return o, err
 }
 
-func (l *sqlLedger) place(ctx context.Context, o order) (order, bool, error) {
-	kept, err := l.row(ctx,
-		`INSERT INTO orders (`+columns+`) VALUES (?, ?, ?, ?, ?, ?, ?)
-		ON CONFLICT (user, external_id) WHERE external_id <> '' DO NOTHING RETURNING `+columns,
-		o.ID, o.User, o.ExternalID, o.Item, o.Qty, o.Status, o.FileSHA256)
-	if !errors.Is(err, errNoOrder) {
-		return kept, true, err
-	}
-	kept, err = l.row(ctx,
-		`SELECT `+columns+` FROM orders WHERE user = ? AND external_id = ?`, o.User, o.ExternalID)
-	return kept, false, err
+func (l *sqlLedger) place(ctx context.Context, o order) (kept order, placed bool, err error) {
+	err = l.work(ctx, func(q querier) error {
+		for {
+			kept, err = scan(q.QueryRowContext(ctx,
+				`INSERT INTO orders (`+columns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING `+columns,
+				o.ID, o.User, o.ExternalID, o.Item, o.Qty, o.Status, o.Revision, o.FileSHA256, o.PlacedAs))
+			if placed = err == nil; !errors.Is(err, errNoOrder) {
+				return err
+			}
+			kept, err = scan(q.QueryRowContext(ctx,
+				`SELECT `+columns+` FROM orders WHERE user = ?1 AND (id = ?2 OR external_id <> '' AND external_id = ?3)
+				ORDER BY id = ?2 DESC LIMIT 1`, o.User, o.ID, o.ExternalID))
+			if !errors.Is(err, errNoOrder) {
+				return err
+			}
+			// Removed between the two, by another process: then there is room for it.
+		}
+	})
+	return kept, placed, err
 }
 
 func (l *sqlLedger) all(ctx context.Context) (_ []order, err error) {
@@ -99,23 +115,42 @@ func (l *sqlLedger) all(ctx context.Context) (_ []order, err error) {
 	return orders, rows.Err()
 }
 
-func (l *sqlLedger) find(ctx context.Context, user, id string) (order, error) {
-	return l.row(ctx, `SELECT `+columns+` FROM orders WHERE user = ? AND id = ?`, user, id)
+func (l *sqlLedger) find(ctx context.Context, user, id string) (o order, err error) {
+	err = l.work(ctx, func(q querier) error {
+		o, err = l.read(ctx, q, user, id)
+		return err
+	})
+	return o, err
 }
 
-func (l *sqlLedger) replace(ctx context.Context, wish order) (order, error) {
-	return l.row(ctx, `UPDATE orders SET item = ?, qty = ? WHERE user = ? AND id = ? RETURNING `+columns,
-		wish.Item, wish.Qty, wish.User, wish.ID)
+func (l *sqlLedger) read(ctx context.Context, q querier, user, id string) (order, error) {
+	return scan(q.QueryRowContext(ctx, `SELECT `+columns+` FROM orders WHERE user = ? AND id = ?`, user, id))
 }
 
-func (l *sqlLedger) cancel(ctx context.Context, user, id string) (order, error) {
-	return l.row(ctx, `UPDATE orders SET status = 'cancelled' WHERE user = ? AND id = ? RETURNING `+columns, user, id)
-}
-
-func (l *sqlLedger) remove(ctx context.Context, user, id string) error {
-	_, err := l.row(ctx, `DELETE FROM orders WHERE user = ? AND id = ? RETURNING `+columns, user, id)
-	if errors.Is(err, errNoOrder) {
-		return nil
-	}
-	return err
+func (l *sqlLedger) change(ctx context.Context, user, id string, how func(*order) error) (o order, err error) {
+	err = l.work(ctx, func(q querier) error {
+		for {
+			was, err := l.read(ctx, q, user, id)
+			if err != nil {
+				return err
+			}
+			if o, err = was.changed(how); err != nil || o == was {
+				return err
+			}
+			if o.Status == removed {
+				_, err = scan(q.QueryRowContext(ctx,
+					`DELETE FROM orders WHERE user = ? AND id = ? AND revision = ? RETURNING `+columns, user, id, was.Revision))
+			} else {
+				_, err = scan(q.QueryRowContext(ctx,
+					`UPDATE orders SET item = ?, qty = ?, status = ?, revision = ?
+					WHERE user = ? AND id = ? AND revision = ? RETURNING `+columns,
+					o.Item, o.Qty, o.Status, o.Revision, user, id, was.Revision))
+			}
+			if !errors.Is(err, errNoOrder) {
+				return err
+			}
+			// Another process was quicker: look again.
+		}
+	})
+	return o, err
 }

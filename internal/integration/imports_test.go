@@ -153,12 +153,49 @@ func TestStoresImportTheRootAndTheirClientOnly(t *testing.T) {
 	}
 }
 
+func TestTheGatewayTakesAStoreAndMakesNone(t *testing.T) {
+	all := packages(t)
+	p, ok := all[module+"/gateway"]
+	if !ok {
+		t.Fatal("there is no gateway")
+	}
+	for _, imported := range p.Imports {
+		if !all[imported].Standard && imported != module {
+			t.Errorf("%s imports %s: it is the root's guard and net/http; whoever runs it brings the store", p.ImportPath, imported)
+		}
+	}
+}
+
+// riveroperation has one package for each database for this reason alone.
+func TestLongWorkOnOneDatabaseLinksNoOther(t *testing.T) {
+	all := packages(t)
+	for path, other := range map[string]string{
+		module + "/riveroperation":          "github.com/jackc/pgx/v5",
+		module + "/riveroperation/onsqlite": "github.com/jackc/pgx/v5",
+		module + "/riveroperation/onpgx":    module + "/sqlitestore",
+		module + "/planner":                 "github.com/jackc/pgx/v5",
+		module + "/operation":               "github.com/riverqueue/river",
+	} {
+		if p, ok := all[path]; !ok || slices.ContainsFunc(p.Deps, func(dep string) bool { return within(dep, other) }) {
+			t.Errorf("%s is missing, or reaches %s: whoever imports it would link that too", path, other)
+		}
+	}
+}
+
 func TestToolsThatMeetTheGuardOnTheWireDoNotImportIt(t *testing.T) {
 	for _, p := range ourPackages(t) {
 		for _, tool := range []string{module + "/fault", module + "/check"} {
 			if within(p.ImportPath, tool) && (slices.Contains(p.Deps, module) || slices.Contains(tests(p), module)) {
 				t.Errorf("%s reaches the root package: it may not share the guard's bugs", p.ImportPath)
 			}
+		}
+	}
+}
+
+func TestOncetestJudgesAnybodysGuard(t *testing.T) {
+	for _, p := range ourPackages(t) {
+		if within(p.ImportPath, module+"/oncetest") && (slices.Contains(p.Deps, module) || slices.Contains(tests(p), module)) {
+			t.Errorf("%s reaches the root package: it may not share the guard's bugs, nor know more of it than of others", p.ImportPath)
 		}
 	}
 }

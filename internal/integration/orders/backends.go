@@ -61,8 +61,9 @@ var only = map[string][]string{
 	"TestB097AStoreThatIsGoneBeforeTheClaimIs503":                served,
 	"TestB097AStoreThatIsGoneAfterTheWorkLosesAndDoublesNothing": served,
 	// Two processes on one store.
-	"TestB092TwoHundredOrdersOnTwoProcesses": files,
-	"TestB095ProcessesOfTwoTimeZonesAgree":   durable,
+	"TestB092TwoHundredOrdersOnTwoProcesses":   files,
+	"TestB095ProcessesOfTwoTimeZonesAgree":     durable,
+	"TestRequirement68TwoProcessesLoseNothing": {sqlite, postgres, sqliteAtomic, postgresAtomic}, // one ledger for both
 	// A transaction has no lease.
 	"TestB032AClaimWithoutALeaseCanBeTakenOver": handlers,
 	// Where handlers run one after another nobody is told to come back.

@@ -50,7 +50,10 @@ func TestMain(m *testing.M) {
 		_ = flag.Set("test.parallel", fmt.Sprint(min(4*n, 24)))
 	}
 	code := 1
-	if err := errors.Join(build(binary, buildFlags), build(plain, nil)); err != nil {
+	if another.program != "" {
+		binary, plain = another.program, another.program
+		code = m.Run()
+	} else if err := errors.Join(build(binary, buildFlags), build(plain, nil)); err != nil {
 		fmt.Fprintln(os.Stderr, "building examples/orders:", err)
 	} else {
 		code = m.Run()
@@ -86,7 +89,7 @@ func startOn(t *testing.T, b backend, store []string, flags ...string) *server {
 // startIn starts the program in an environment that has more than the test's.
 func startIn(t *testing.T, env []string, b backend, store []string, flags ...string) *server {
 	t.Helper()
-	s := &server{t: t, b: b, env: env, args: slices.Concat([]string{"-chaos"}, store, flags)}
+	s := &server{t: t, b: b, env: env, args: slices.Concat([]string{"-chaos"}, another.flags, store, flags)}
 	s.run("127.0.0.1:0")
 	t.Cleanup(func() {
 		s.kill()

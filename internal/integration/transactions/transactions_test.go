@@ -20,12 +20,16 @@ import (
 	"github.com/onceward/onceward/sqlitestore"
 )
 
-// TestTheDocumentShowsTheCodeThatRuns holds docs/transactions.md to handlers.go.
-// UPDATE=1 writes the code into the document.
+// TestTheDocumentShowsTheCodeThatRuns holds docs/transactions.md to handlers.go and
+// locking.go. UPDATE=1 writes the code into the document.
 func TestTheDocumentShowsTheCodeThatRuns(t *testing.T) {
-	source, err := os.ReadFile("handlers.go")
-	if err != nil {
-		t.Fatal(err)
+	var source []byte
+	for _, file := range []string{"handlers.go", "locking.go"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		source = append(source, text...)
 	}
 	name := filepath.FromSlash("../../../docs/transactions.md")
 	doc, err := os.ReadFile(name)
@@ -46,11 +50,11 @@ func TestTheDocumentShowsTheCodeThatRuns(t *testing.T) {
 			text = strings.ReplaceAll(text, "{{"+title+"}}", code)
 		}
 		if !strings.Contains(text, "```go\n"+code+"\n```") {
-			t.Errorf("docs/transactions.md does not show %q as it stands in handlers.go", title)
+			t.Errorf("docs/transactions.md does not show %q as it stands in the code", title)
 		}
 	}
-	if shown != 5 {
-		t.Errorf("handlers.go has %d parts for the document, want 5", shown)
+	if shown != 10 {
+		t.Errorf("there are %d parts for the document, want 10", shown)
 	}
 	if os.Getenv("UPDATE") == "1" {
 		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
@@ -61,7 +65,8 @@ func TestTheDocumentShowsTheCodeThatRuns(t *testing.T) {
 
 const tables = `CREATE TABLE orders (id text PRIMARY KEY, external_id text UNIQUE, item text NOT NULL, qty integer NOT NULL);
 CREATE TABLE stock (item text PRIMARY KEY, "left" integer NOT NULL CHECK ("left" >= 0));
-INSERT INTO stock VALUES ('tea', 5)`
+INSERT INTO stock VALUES ('tea', 5);
+` + lockingTables
 
 func openSQLite(t *testing.T) *sql.DB {
 	t.Helper()

@@ -15,8 +15,10 @@ import (
 	"time"
 
 	"github.com/onceward/onceward"
+	"github.com/onceward/onceward/operation"
 	"github.com/onceward/onceward/outbox"
 	"github.com/onceward/onceward/planner/internal/account"
+	"github.com/onceward/onceward/planner/internal/export"
 	"github.com/onceward/onceward/planner/internal/store"
 	"github.com/onceward/onceward/planner/internal/task"
 )
@@ -44,11 +46,12 @@ const (
 	keyField  = "_key"
 )
 
-// Config is what an App needs. DB, Keys and Secret are required.
+// Config is what an App needs. DB, Keys, Exports and Secret are required.
 type Config struct {
-	DB     *store.DB
-	Keys   onceward.Store // the guard's, in the same database
-	Secret []byte         // makes the owner's tags of waiting changes
+	DB      *store.DB
+	Keys    onceward.Store  // the guard's, in the same database
+	Exports *export.Exports // the caller starts and stops it
+	Secret  []byte          // makes the owner's tags of waiting changes
 	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
 	// Logger is told of requests and decisions. Nil means none.
@@ -75,6 +78,7 @@ type App struct {
 	tasks    *task.Tasks
 	guard    *onceward.Guard
 	status   http.Handler // what became of a named request
+	ops      *operation.Operations
 	static   *static
 	handler  http.Handler
 	closing  atomic.Bool
@@ -82,8 +86,8 @@ type App struct {
 
 // New puts the planner together. The caller ends it with Close.
 func New(cfg Config) (*App, error) {
-	if cfg.DB == nil || cfg.Keys == nil || len(cfg.Secret) == 0 {
-		return nil, errors.New("planner: web.New needs DB, Keys and Secret")
+	if cfg.DB == nil || cfg.Keys == nil || cfg.Exports == nil || len(cfg.Secret) == 0 {
+		return nil, errors.New("planner: web.New needs DB, Keys, Exports and Secret")
 	}
 	a := &App{cfg: cfg, log: cfg.Logger, now: cfg.Now, static: newStatic()}
 	script := &a.cfg.Outbox
@@ -115,6 +119,9 @@ func New(cfg Config) (*App, error) {
 	}
 	a.guard = guard
 	a.status = guard.Status()
+	if a.ops, err = a.newOperations(); err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
 	a.handler = a.observe(a.routes())
 	return a, nil
 }
@@ -128,8 +135,12 @@ func (a *App) Accounts() *account.Accounts { return a.accounts }
 // Tasks are their tasks.
 func (a *App) Tasks() *task.Tasks { return a.tasks }
 
-// Drain makes /readyz say that no new work should come; what runs goes on.
-func (a *App) Drain() { a.closing.Store(true) }
+// Drain makes /readyz say that no new work should come; what runs goes on, and
+// nobody waits for a file any longer.
+func (a *App) Drain() {
+	a.closing.Store(true)
+	a.ops.Close()
+}
 
 // Close waits, as long as ctx allows, for the changes that still run, also those
 // whose clients have left. Call it after http.Server.Shutdown and before the
@@ -145,9 +156,10 @@ func (a *App) Close(ctx context.Context) error {
 //	Edge outside everything, or the outbox would see redirects that it cannot read;
 //	session outside the guard, or the guard would not know whose key it is (it
 //	answers 500 then, loudly, instead of mixing people up);
+//	Repeats around the guard, whose replay of "accepted" it brings up to date;
 //	the guard outside the handlers, and nothing that changes data outside the guard.
 func (a *App) guarded(handlers http.Handler) http.Handler {
-	return outbox.Edge(a.bounded(a.session(a.guard.Atomic(handlers))), outbox.EdgeConfig{
+	return outbox.Edge(a.bounded(a.session(a.ops.Repeats(a.guard.Atomic(handlers)))), outbox.EdgeConfig{
 		Login:     loginPath,
 		Retention: a.cfg.Outbox.Retention,
 		Logger:    a.log,

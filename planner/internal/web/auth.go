@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strconv"
@@ -139,7 +140,7 @@ func (a *App) deleteAccount(w http.ResponseWriter, r *http.Request) error {
 	if !a.allowed(w, r, "login:"+u.Login, loginTries, loginWindow) {
 		return refuse(http.StatusTooManyRequests, "login.often")
 	}
-	err := a.accounts.Delete(r.Context(), u, r.PostForm.Get("password"), a.guard.Forget)
+	err := a.accounts.Delete(r.Context(), u, r.PostForm.Get("password"), a.forget)
 	if errors.Is(err, account.ErrWrongPassword) {
 		return refuse(http.StatusUnprocessableEntity, "delete.wrong")
 	}
@@ -148,6 +149,11 @@ func (a *App) deleteAccount(w http.ResponseWriter, r *http.Request) error {
 	}
 	a.setToken(w, r, "")
 	return seeOther(w, "/")
+}
+
+// forget forgets what the guard and the long work know of somebody who is gone.
+func (a *App) forget(ctx context.Context, user string) error {
+	return errors.Join(a.guard.Forget(ctx, user), a.cfg.Exports.Forget(ctx, user))
 }
 
 // allowed counts a try of the caller's address. Callers on this machine are not

@@ -9,12 +9,17 @@ import (
 // Requirement 20: who deletes an account leaves nothing behind, neither tasks nor
 // the answers that the guard keeps; other people's stay.
 func TestADeletedAccountLeavesNothingBehind(t *testing.T) {
-	w := newWorld(t)
+	w := began(t)
 	for _, p := range []*person{w.anna, w.boris} {
 		if a := p.post("/tasks", "text=training+every+Monday&id=one", named("k")...); a.status >= 400 {
 			t.Fatal(a)
 		}
 		if a := p.post("/tasks/one/state", "completed=true", named("k2")...); a.status >= 400 {
+			t.Fatal(a)
+		}
+	}
+	for _, p := range []*person{w.anna, w.boris} {
+		if a := p.until(p.post("/exports", "format=json&part=all&id=file").header.Get("Location")); a.status66(t).State != "complete" {
 			t.Fatal(a)
 		}
 	}
@@ -38,13 +43,19 @@ func TestADeletedAccountLeavesNothingBehind(t *testing.T) {
 	if a := w.anna.post("/auth/delete", "password=correct+horse"); a.status != http.StatusSeeOther || a.header.Get("Location") != "/" {
 		t.Fatal(a)
 	}
-	for _, table := range []string{"tasks", "series", "sessions"} {
+	for _, table := range []string{"tasks", "series", "sessions", "exports"} {
 		if n := count("SELECT count(*) FROM "+table+" WHERE user_id = ?", w.anna.id); n != 0 {
 			t.Errorf("%d rows are left in %s", n, table)
 		}
 	}
 	if n := count("SELECT count(*) FROM users WHERE login = 'anna'"); n != 0 {
 		t.Error("the account is there still")
+	}
+	if n := count("SELECT count(*) FROM onceward_operations"); n != 1 {
+		t.Errorf("there are %d orders, want boris's", n)
+	}
+	if n := count("SELECT count(*) FROM river_job WHERE CAST(json(args) AS TEXT) LIKE '%' || ? || '%'", w.anna.id); n != 0 {
+		t.Error("River knows who she was")
 	}
 	if n := count(keys); n != 2 {
 		t.Errorf("there are %d records, want boris's 2", n)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/onceward/onceward"
 	"github.com/onceward/onceward/planner/internal/account"
+	"github.com/onceward/onceward/planner/internal/export"
 	"github.com/onceward/onceward/planner/internal/task"
 )
 
@@ -39,6 +40,7 @@ var refusals = []struct {
 	{task.ErrTooMany, http.StatusUnprocessableEntity, "bad.many"},
 	{task.ErrIDInvalid, http.StatusUnprocessableEntity, "bad.id"},
 	{task.ErrDueInvalid, http.StatusUnprocessableEntity, "bad.due"},
+	{export.ErrOrderInvalid, http.StatusUnprocessableEntity, "bad.export"},
 	{account.ErrSettingsInvalid, http.StatusUnprocessableEntity, "bad.settings"},
 	{account.ErrLoginInvalid, http.StatusUnprocessableEntity, "register.login"},
 	{account.ErrPasswordShort, http.StatusUnprocessableEntity, "register.short"},

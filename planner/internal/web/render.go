@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/onceward/onceward/operation"
 	"github.com/onceward/onceward/outbox"
 	"github.com/onceward/onceward/planner/internal/account"
 	"github.com/onceward/onceward/planner/internal/task"
@@ -43,6 +44,7 @@ type frame struct {
 	Device  bool // the page should tell its zone
 	Body    any
 	Private bool
+	Again   bool // without scripts the page asks for itself again
 }
 
 // flash is a line about what has just been done, with a way back: what the
@@ -61,6 +63,9 @@ func (a *App) render(w http.ResponseWriter, r *http.Request, status int, name, t
 		L: v.l, Title: title, Page: name, Path: r.URL.Path, User: v.user, Body: body,
 		Private: v.user.ID != "", Device: v.user.ID != "" && v.user.TZAuto,
 		Flash: a.flash(r, v),
+	}
+	if op, ok := body.(operationView); ok {
+		f.Again = op.State == operation.Pending
 	}
 	script := a.cfg.Outbox
 	if v.user.ID != "" {

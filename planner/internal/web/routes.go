@@ -58,12 +58,16 @@ var table = []route{
 	{page, "GET /settings", (*App).settingsPage, ""},
 	{page, "GET /waiting", (*App).waitingPage, ""},
 	{page, "GET /idempotency/{key}", (*App).outcome, ""},
+	{page, "GET /exports", (*App).exportsPage, ""},
+	{page, "GET /exports/{id}", (*App).download, ""},
+	{page, "GET /operations/{id}", (*App).operation, ""},
 
 	{queued, "POST /tasks", (*App).addTask, "text=Maths+tomorrow&id=added"},
 	{queued, "POST /tasks/{id}/state", (*App).setState, "completed=true"},
 	{queued, "POST /tasks/{id}/due", (*App).setDue, "date=2026-12-03&time=09:30"},
 	{queued, "POST /tasks/{id}/fields", (*App).setFields, "title=Physics"},
 	{queued, "POST /tasks/{id}/trash", (*App).setTrash, "deleted=true"},
+	{queued, "POST /exports", (*App).orderExport, "format=ics&part=all&id=ordered"},
 	{queued, "POST /settings", (*App).setSettings, "tz=Asia/Omsk&locale=en&theme=dark"},
 
 	{now, "POST /settings/zone", (*App).setZone, "tz=Asia/Omsk"},

@@ -21,20 +21,23 @@ import (
 
 	"golang.org/x/crypto/argon2"
 
+	"github.com/onceward/onceward/planner/internal/export"
 	"github.com/onceward/onceward/planner/internal/store"
 	"github.com/onceward/onceward/sqlitestore"
 )
 
 // world is a planner on a real database behind a real server, with two people.
 type world struct {
-	t      *testing.T
-	db     *store.DB
-	app    *App
-	server *httptest.Server
-	clock  *clock
-	log    *lockedBuffer
-	anna   *person
-	boris  *person
+	t   *testing.T
+	db  *store.DB
+	app *App
+	// exports are not started: a test that needs files starts them.
+	exports *export.Exports
+	server  *httptest.Server
+	clock   *clock
+	log     *lockedBuffer
+	anna    *person
+	boris   *person
 }
 
 type clock struct {
@@ -79,7 +82,11 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 		t.Fatal(err)
 	}
 	w := &world{t: t, db: db, log: &lockedBuffer{}, clock: &clock{now: time.Date(2026, 11, 29, 20, 30, 0, 0, time.UTC)}}
-	cfg := Config{DB: db, Keys: keys, Secret: []byte("a secret of this test"), Now: w.clock.Now,
+	w.exports, err = export.Open(t.Context(), db, export.Config{Now: w.clock.Now, Poll: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{DB: db, Keys: keys, Exports: w.exports, Secret: []byte("a secret of this test"), Now: w.clock.Now,
 		Logger: slog.New(slog.NewTextHandler(w.log, nil))}
 	for _, c := range change {
 		c(&cfg)
@@ -92,7 +99,7 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 		w.server.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		for _, err := range []error{w.app.Close(ctx), keys.Close(ctx), db.Close()} {
+		for _, err := range []error{w.exports.Stop(ctx), w.app.Close(ctx), keys.Close(ctx), db.Close()} {
 			if err != nil {
 				t.Error(err)
 			}
@@ -117,6 +124,9 @@ var emptyFile = sync.OnceValue(func() []byte {
 	}
 	keys, err := sqlitestore.New(ctx, db.Write, sqlitestore.Config{Read: db.Read})
 	if err != nil {
+		panic(err)
+	}
+	if _, err := export.Open(ctx, db, export.Config{}); err != nil {
 		panic(err)
 	}
 	if err := errors.Join(keys.Close(ctx), db.Close()); err != nil {
@@ -245,6 +255,8 @@ func (w *world) dump() string {
 	var b strings.Builder
 	for _, q := range []string{
 		`SELECT * FROM users ORDER BY id`, `SELECT * FROM series ORDER BY user_id, id`, `SELECT * FROM tasks ORDER BY user_id, id`,
+		`SELECT hex(scope) AS whose, hex(id) AS what, kind, CAST(input AS TEXT) AS input FROM onceward_operations ORDER BY 1, 2`,
+		`SELECT count(*) AS jobs FROM river_job`, `SELECT user_id, name, length(body) AS size FROM exports ORDER BY user_id, id`,
 	} {
 		rows, err := w.db.Read.Query(q)
 		if err != nil {

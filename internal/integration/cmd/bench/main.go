@@ -38,6 +38,7 @@ type suite struct {
 
 var suites = []suite{
 	{path: module, pattern: "^BenchmarkMemory$"},
+	{path: module + "/gateway", pattern: "^BenchmarkGatewayGet$"},
 	{path: module + "/internal/integration/stores", pattern: "^Benchmark(SQLiteGroupCommit|(SQLite|Postgres|Redis)HotReplay)$"},
 	{path: module + "/internal/integration/bench", pattern: "^Benchmark((SQLite|Postgres)Atomic|(Postgres|Redis)Trips|Beside(Fiber|DBOS))$"},
 	{path: module + "/internal/integration/bench", pattern: "^Benchmark(SQLite|Postgres)Large$", once: true},

@@ -108,6 +108,7 @@ var rows = []row{
 	atLeast("Postgres: the same", .8, "PostgresHotReplay/claim", "x-plain-read", "req/s", "replays/s"),
 	atLeast("Postgres Atomic: the same", .8, "PostgresHotReplay/transact", "x-plain-read", "req/s", "replays/s"),
 	atLeast("Redis: the same", .8, "RedisHotReplay", "x-plain-read", "req/s", "replays/s"),
+	atLeast("gateway: a GET that passes, against a bare httputil.ReverseProxy", .9, "GatewayGet", "x-bare", "req/s", "requests/s"),
 	largeTable("SQLite"), swept("SQLite"), largeTable("Postgres"), swept("Postgres"),
 }
 

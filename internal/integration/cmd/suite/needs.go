@@ -37,6 +37,11 @@ var (
 	postgres = need{"PostgreSQL (the server)", []string{"postgresql"}, either(file("/usr/lib/postgresql/*/bin/postgres"), onPath("postgres"))}
 	pooler   = need{"PgBouncer", []string{"pgbouncer"}, either(onPath("pgbouncer"), file("/usr/sbin/pgbouncer"))}
 	redis    = need{"Redis (the server)", []string{"redis-server"}, onPath("redis-server")}
+	watcher  = need{"Prometheus, with promtool", []string{"prometheus"}, all(onPath("prometheus"), onPath("promtool"))}
+	curl     = need{"curl", []string{"curl"}, onPath("curl")}
+	flask    = need{"Flask", []string{"python3-flask"}, file("/usr/lib/python3/dist-packages/flask")}
+	django   = need{"Django", []string{"python3-django"}, file("/usr/lib/python3/dist-packages/django")}
+	gunicorn = need{"gunicorn", []string{"gunicorn"}, file("/usr/lib/python3/dist-packages/gunicorn")}
 	fonts    = need{"a font with Cyrillic letters", []string{"fonts-dejavu-core"}, file("/usr/share/fonts/truetype/*/DejaVuSans.ttf", "/usr/share/fonts/truetype/*/LiberationSans-Regular.ttf", "/usr/share/fonts/truetype/*/NotoSans-Regular.ttf")}
 )
 

@@ -1,0 +1,201 @@
+// Command echo is the shop of examples/orders on echo v5. Its handlers return
+// errors, which echo's central error handler answers.
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"sync"
+
+	"github.com/labstack/echo/v5"
+	"github.com/labstack/echo/v5/middleware"
+
+	"github.com/onceward/onceward/examples/frameworks/internal/shop"
+)
+
+func main() {
+	shop.Main("echo", shop.Mount{Name: "router", Handler: app}, shop.Mount{Name: "middleware", Handler: appOfOne})
+}
+
+// docs: echo
+// app has two of them: the outer one recovers and authenticates, the inner one
+// works, with its error handler, and the guard stands around all of it.
+func app(p *shop.Program, guard func(http.Handler) http.Handler) http.Handler {
+	inner := echo.New()
+	inner.HTTPErrorHandler = answerError
+	routes(inner, p)
+
+	outer := echo.New()
+	outer.Use(middleware.Recover(), authenticate(p.UserHeader))
+	outer.Any("/*", echo.WrapHandler(guard(inner)))
+	return outer
+}
+
+// docs: end
+
+// docs: echo middleware
+// guarded makes a guard one of echo's own middlewares. echo.WrapMiddleware would
+// not do: the error would pass the guard by and reach the error handler after it,
+// when an empty 200 has been stored and sent.
+func guarded(guard func(http.Handler) http.Handler) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c *echo.Context) error {
+			outerRequest, outerResponse := c.Request(), c.Response()
+			defer func() {
+				c.SetRequest(outerRequest)
+				c.SetResponse(outerResponse)
+			}()
+			// echo uses c for another request when this has returned, and a handler
+			// past MaxRuntime still has it: so this waits for the handler.
+			var turn sync.Mutex
+			over := false
+			defer func() {
+				turn.Lock()
+				over = true
+				turn.Unlock()
+			}()
+			guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				turn.Lock()
+				defer turn.Unlock()
+				if over {
+					return
+				}
+				c.SetRequest(r)
+				c.SetResponse(echo.NewResponse(w, c.Logger()))
+				if err := next(c); err != nil {
+					c.Echo().HTTPErrorHandler(c, err)
+				}
+			})).ServeHTTP(outerResponse, outerRequest)
+			return nil
+		}
+	}
+}
+
+// docs: end
+
+func appOfOne(p *shop.Program, guard func(http.Handler) http.Handler) http.Handler {
+	e := echo.New()
+	e.HTTPErrorHandler = answerError
+	e.Use(middleware.Recover(), authenticate(p.UserHeader), guarded(guard))
+	routes(e, p)
+	return e
+}
+
+// authenticate trusts a header, where a real service looks at a session.
+func authenticate(header string) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c *echo.Context) error {
+			r := c.Request()
+			c.SetRequest(r.WithContext(shop.WithUser(r.Context(), r.Header.Get(header))))
+			return next(c)
+		}
+	}
+}
+
+// answerError is echo's central error handler: the one place where an error
+// becomes an answer. What echo itself has to say, such as a 404, it says.
+func answerError(c *echo.Context, err error) {
+	if r, _ := echo.UnwrapResponse(c.Response()); r != nil && r.Committed {
+		return
+	}
+	e := shop.AsError(err)
+	if status := echo.StatusCode(err); status != 0 {
+		e = &shop.Error{Status: status, Text: err.Error(), Location: e.Location}
+	}
+	if e.Location != "" {
+		c.Response().Header().Set(echo.HeaderLocation, e.Location)
+	}
+	if e.Status == http.StatusNoContent || e.Status == http.StatusNotModified {
+		_ = c.NoContent(e.Status)
+		return
+	}
+	_ = c.JSON(e.Status, map[string]string{"error": e.Text})
+}
+
+func routes(e *echo.Echo, p *shop.Program) {
+	e.POST("/create-order", func(c *echo.Context) error {
+		user, err := p.User(c.Request().Context())
+		if err != nil {
+			return err
+		}
+		wish, err := order(c)
+		if err != nil {
+			return err
+		}
+		o, placed, err := p.Create(c.Request().Context(), user, wish)
+		if err != nil {
+			return err
+		}
+		c.Response().Header().Set(echo.HeaderLocation, "/orders/"+o.ID)
+		if placed {
+			return answer(c, http.StatusCreated, o)
+		}
+		return answer(c, http.StatusOK, o)
+	})
+	e.GET("/orders", func(c *echo.Context) error {
+		orders, err := p.All(c.Request().Context())
+		if err != nil {
+			return err
+		}
+		return c.JSON(http.StatusOK, orders)
+	})
+	one := func(do func(ctx context.Context, user, id string) (shop.Order, error)) echo.HandlerFunc {
+		return func(c *echo.Context) error {
+			user, err := p.User(c.Request().Context())
+			if err != nil {
+				return err
+			}
+			o, err := do(c.Request().Context(), user, c.Param("id"))
+			if err != nil {
+				return err
+			}
+			return answer(c, http.StatusOK, o)
+		}
+	}
+	e.GET("/orders/:id", one(p.Find))
+	e.POST("/orders/:id/cancel", one(p.Cancel))
+	e.PUT("/orders/:id", func(c *echo.Context) error {
+		wish, err := order(c)
+		if err != nil {
+			return err
+		}
+		return one(func(ctx context.Context, user, id string) (shop.Order, error) {
+			return p.Replace(ctx, user, id, wish)
+		})(c)
+	})
+	e.DELETE("/orders/:id", func(c *echo.Context) error {
+		user, err := p.User(c.Request().Context())
+		if err == nil {
+			err = p.Remove(c.Request().Context(), user, c.Param("id"))
+		}
+		if err != nil {
+			return err
+		}
+		return c.NoContent(http.StatusNoContent)
+	})
+}
+
+func order(c *echo.Context) (shop.Order, error) {
+	body, err := io.ReadAll(c.Request().Body)
+	if err != nil {
+		return shop.Order{}, err
+	}
+	c.Request().Body = io.NopCloser(bytes.NewReader(body))
+	return shop.ParseOrder(body, c.FormValue, func() (io.ReadCloser, error) {
+		f, err := c.FormFile("file")
+		if err != nil {
+			return nil, err
+		}
+		return f.Open()
+	})
+}
+
+func answer(c *echo.Context, status int, v any) error {
+	if shop.Twisted(c.Request().Context()) {
+		shop.Write(c.Response(), c.Request(), status, v)
+		return nil
+	}
+	return c.JSON(status, v)
+}

@@ -1,0 +1,83 @@
+package gateway
+
+import (
+	"encoding/json"
+	"html"
+	"net/http"
+	"strings"
+
+	"github.com/onceward/onceward"
+)
+
+// held is the guard's writer without the flushes of httputil.ReverseProxy, which
+// flushes whatever has no Content-Length: an answer that was flushed is completed
+// without its body, and most of these are small pages sent in chunks. A stream
+// flows. It has no Unwrap, like the writer that it wraps.
+type held struct {
+	http.ResponseWriter
+	c *call
+}
+
+// FlushError serves http.ResponseController.
+func (h *held) FlushError() error {
+	if !h.c.streams {
+		return nil
+	}
+	return http.NewResponseController(h.ResponseWriter).Flush()
+}
+
+// oneContinue keeps the application's 100 from being written: net/http writes one
+// when the body begins to be read, which is what that 100 brings about, and the
+// client would get two.
+type oneContinue struct{ http.ResponseWriter }
+
+func (w *oneContinue) WriteHeader(code int) {
+	if code != http.StatusContinue {
+		w.ResponseWriter.WriteHeader(code)
+	}
+}
+
+// Unwrap serves http.ResponseController.
+func (w *oneContinue) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// The problem types that the gateway has in common with the guard.
+const (
+	problemUnavailable = "urn:onceward:problem:unavailable"
+	problemUnknown     = "urn:onceward:problem:outcome-unknown"
+)
+
+// refusal is an answer of the gateway's own.
+type refusal struct {
+	status int
+	kind   string // the problem's type
+	en, ru string
+}
+
+// refuse writes a refusal in the form that its reader can use: a page for a
+// person's browser, problem+json (RFC 9457) for a program.
+func refuse(w http.ResponseWriter, r *http.Request, f refusal) {
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	page := r.Header.Get("Sec-Fetch-Mode") == "navigate" ||
+		strings.Contains(r.Header.Get("Accept"), "text/html") && r.Header.Get("HX-Request") == "" && r.Header.Get("Outbox-Owner") == ""
+	if !page {
+		h.Set("Content-Type", "application/problem+json")
+		w.WriteHeader(f.status)
+		body, _ := json.Marshal(onceward.Problem{Type: f.kind, Title: http.StatusText(f.status), Status: f.status, Detail: f.en})
+		_, _ = w.Write(append(body, '\n'))
+		return
+	}
+	lang, text := "en", f.en
+	if russian(r) {
+		lang, text = "ru", f.ru
+	}
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Language", lang)
+	w.WriteHeader(f.status)
+	_, _ = w.Write([]byte(`<!doctype html><html lang="` + lang + `"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">` +
+		`<title>` + html.EscapeString(text) + `</title><main><p role="alert" data-problem="` + f.kind + `">` + html.EscapeString(text) + "</p></main></html>\n"))
+}
+
+func russian(r *http.Request) bool {
+	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(r.Header.Get("Accept-Language"))), "ru")
+}

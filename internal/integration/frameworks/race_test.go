@@ -1,0 +1,5 @@
+//go:build race
+
+package frameworks
+
+func init() { buildFlags = append(buildFlags, "-race") }

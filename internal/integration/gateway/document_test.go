@@ -1,0 +1,173 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const document = "../../../docs/python.md"
+
+// TestTheDocumentShowsTheCodeThatRuns holds docs/python.md to testdata. UPDATE=1
+// writes the code into the document.
+func TestTheDocumentShowsTheCodeThatRuns(t *testing.T) {
+	text, err := os.ReadFile(filepath.FromSlash(document))
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := string(text)
+	for _, name := range []string{"client.js", "flask/app.py", "django/app.py"} {
+		code, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		language := map[string]string{".js": "js", ".py": "python"}[filepath.Ext(name)]
+		want := "<!-- code: " + name + " -->\n\n```" + language + "\n" + string(code) + "```\n"
+		shown := regexp.MustCompile("(?s)<!-- code: " + regexp.QuoteMeta(name) + " -->\n(\n```" + language + "\n.*?\n```\n)?")
+		if os.Getenv("UPDATE") == "1" {
+			doc = shown.ReplaceAllLiteralString(doc, want)
+		}
+		if n := strings.Count(doc, want); n != 1 {
+			t.Errorf("docs/python.md shows %s as it stands in testdata %d times, not once", name, n)
+		}
+	}
+	// The two lines for Flask are two of its app's.
+	app, _ := os.ReadFile("testdata/flask/app.py")
+	for _, line := range []string{`who = hmac.new(`, `answer.set_cookie("who"`} {
+		at := strings.Index(doc, "\n"+line)
+		if at < 0 {
+			t.Fatalf("docs/python.md has no line %q", line)
+		}
+		whole, _, _ := strings.Cut(doc[at+1:], "\n")
+		if !strings.Contains(string(app), "    "+whole+"\n") {
+			t.Errorf("the Flask app has no line %q", whole)
+		}
+	}
+	if os.Getenv("UPDATE") == "1" {
+		if err := os.WriteFile(filepath.FromSlash(document), []byte(doc), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// B103, R: whoever follows docs/python.md gets what it says: each of its commands
+// is run, with another port and another file.
+func TestTheDocumentsCommandsWork(t *testing.T) {
+	text, err := os.ReadFile(filepath.FromSlash(document))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, said := range []string{"`proxy_next_upstream` without `timeout`", "never add `non_idempotent`"} {
+		if !strings.Contains(string(text), said) {
+			t.Errorf("docs/python.md does not say %q", said)
+		}
+	}
+	commands := regexp.MustCompile("(?m)^onceward (gateway .*)$").FindAllStringSubmatch(string(text), -1)
+	if len(commands) != 3 {
+		t.Fatalf("docs/python.md starts the gateway %d times", len(commands))
+	}
+	flask, django := openShop(t, "flask"), openShop(t, "django")
+	for i, c := range commands {
+		args := strings.Fields(c[1])
+		s := django
+		if slices.Contains(args, "cookie:who") {
+			s = flask
+		}
+		store := sqlite(t)
+		for name, value := range map[string]string{"--listen": "127.0.0.1:0", "--to": s.url, "--store": store} {
+			args[slices.Index(args, name)+1] = value
+		}
+		g := &program{t: t, name: binary, args: args}
+		g.start(onceListens)
+		t.Cleanup(g.kill)
+		p := s.signIn(g.url, "ann")
+		before := p.effects("tea")
+		p.must(g.url, ordering("tea", "k1")).want(t, http.StatusCreated, "executed")
+		again := p.must(g.url, ordering("tea", "k1"))
+		again.want(t, http.StatusCreated, "replayed")
+		if again.header.Get("Idempotency-Replayed") != "1" {
+			t.Errorf("the repeat has %v", again.header)
+		}
+		p.wantEffects("tea", before+1)
+
+		// Nobody knows: the commands that end it.
+		for what, command := range map[string][]string{
+			"none":  {"release", "--reason", "no such order"},
+			"there": {"complete", "--reason", "order 7 is there", "--status", "201", "--header", "Location: /orders/7"},
+		} {
+			item := fmt.Sprintf("%s-%d", what, i)
+			r := ordering(item, item)
+			r.chaos = map[string]string{"none": "fail-before=502", "there": "fail-after=504"}[what]
+			if a := p.must(g.url, r); a.outcome() != "outcome-unknown" {
+				t.Errorf("answered %v", a)
+			}
+			p.wantEffects(item, map[string]int{"none": 0, "there": 1}[what])
+			id, _, _ := strings.Cut(strings.Split(keys(t, store, "list", "--stuck"), "\n")[1], " ")
+			keys(t, store, append(command, id)...)
+			r.chaos = ""
+			p.must(g.url, r).want(t, http.StatusCreated, map[string]string{"none": "executed", "there": "replayed"}[what])
+			p.wantEffects(item, 1)
+		}
+	}
+}
+
+// R: the document's script, in a bad network, before each app: as many effects as
+// presses.
+func TestTheDocumentsScriptCountsOnce(t *testing.T) {
+	node, err := exec.LookPath("node")
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(err)
+		}
+		t.Skip("apt-get install nodejs")
+	}
+	onEach(t, func(t *testing.T, s *shop) {
+		seed := seedOf(t)
+		g := openGateway(t, s.url, sqlite(t), s.scope())
+		front := listen(t, network(t, g.url, "cut-after-forward=0.2,cut-mid-body=0.05,502=0.05,captive-200=0.05,half-request=0.05,duplicate=0.1", seed))
+		p := s.signIn(s.url, "ann")
+		var cookies []string
+		for name, value := range p.cookie {
+			cookies = append(cookies, name+"="+value)
+		}
+		script, err := filepath.Abs("testdata/client.js")
+		if err != nil {
+			t.Fatal(err)
+		}
+		arguments, _ := json.Marshal(map[string]any{"Cookie": strings.Join(cookies, "; "), "Content-Type": "application/json", "X-CSRFToken": p.cookie["csrftoken"]})
+		cmd := exec.Command(node, "--input-type=module", "-e", `
+			const { once } = await import(process.argv[1]);
+			const headers = JSON.parse(process.argv[3]);
+			const answers = await Promise.all(Array.from({ length: 12 }, (_, i) =>
+				once(process.argv[2] + "/orders", { tries: 30, headers, body: JSON.stringify({ item: "press " + i }) })));
+			const refused = await once(process.argv[2] + "/orders", { headers, body: JSON.stringify({ item: "" }) });
+			console.log(JSON.stringify([...answers.map((a) => a.status), refused.status]));`,
+			"file://"+script, front, string(arguments))
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if want := "[" + strings.Repeat("201,", 12) + "422]\n"; string(out) != want {
+			t.Errorf("the script had the answers %s", out)
+		}
+		items := map[string]int{}
+		for _, o := range p.orders() {
+			items[o.Item]++
+		}
+		for item, n := range items {
+			if n != 1 {
+				t.Errorf("%s: effects=%d", item, n)
+			}
+		}
+		if len(items) != 12 {
+			t.Errorf("%d of 12 presses count", len(items))
+		}
+	})
+}

@@ -1,0 +1,5 @@
+//go:build race
+
+package operating
+
+func init() { buildFlags = append(buildFlags, "-race") }

@@ -1,0 +1,160 @@
+package operation
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"path"
+	"strconv"
+	"time"
+
+	"github.com/onceward/onceward"
+)
+
+// errScope is a status resource that cannot tell who asks.
+var errScope = errors.New("onceward: operation: the scope is empty")
+
+// ServeHTTP is GET …/operations/{id}, in the caller's own scope. The id is the
+// path's last element, or the pattern's {id}. It stands inside authentication and
+// needs no guard.
+//
+// With ?wait=N, or "Prefer: wait=N", it answers when the operation is no longer
+// pending, or after N seconds, at most MaxWait.
+func (o *Operations) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, http.StatusText(http.StatusMethodNotAllowed), http.StatusMethodNotAllowed)
+		return
+	}
+	id := r.PathValue("id")
+	if id == "" {
+		id = path.Base(r.URL.Path)
+	}
+	op, err := o.Look(r, id)
+	if err == nil && op.State == Pending {
+		if most := o.patience(r); most > 0 {
+			op, err = o.wait(r.Context(), op, most)
+		}
+	}
+	if err != nil {
+		o.Refuse(w, r, err)
+		return
+	}
+	o.write(w, r, http.StatusOK, op)
+}
+
+// Look reports the operation of that id in the scope of whoever sent r. The error
+// wraps [ErrNotFound] if there is none.
+func (o *Operations) Look(r *http.Request, id string) (Operation, error) {
+	key, err := o.key(r, id)
+	if err != nil {
+		return Operation{}, err
+	}
+	op, err := o.runner.Look(r.Context(), key)
+	if errors.Is(err, ErrNotFound) {
+		return o.remembered(r.Context(), key)
+	}
+	return op, err
+}
+
+// Wait is [Operations.Look] for somebody who waits until the operation is no longer
+// pending, at most so long.
+func (o *Operations) Wait(r *http.Request, id string, most time.Duration) (Operation, error) {
+	op, err := o.Look(r, id)
+	if err == nil && op.State == Pending && most > 0 {
+		return o.wait(r.Context(), op, most)
+	}
+	return op, err
+}
+
+// key is the name of the operation of that id for the caller.
+func (o *Operations) key(r *http.Request, id string) (key onceward.Key, err error) {
+	b, err := hex.DecodeString(id)
+	if err != nil || len(b) != len(key.ID) || hex.EncodeToString(b) != id {
+		return key, ErrNotFound
+	}
+	scope, err := o.scope(r)
+	if err != nil {
+		return key, err
+	}
+	if scope == "" {
+		return key, errScope
+	}
+	key = onceward.NewKey(scope, "")
+	copy(key.ID[:], b)
+	return key, nil
+}
+
+// remembered asks the guard's records about an operation that the runner does not
+// know. Somebody was told that it was accepted, so "there is none" would be a lie.
+func (o *Operations) remembered(ctx context.Context, key onceward.Key) (Operation, error) {
+	if o.cfg.Records == nil {
+		return Operation{}, ErrNotFound
+	}
+	rec, found, err := o.cfg.Records.Look(ctx, key)
+	if err != nil {
+		return Operation{}, fmt.Errorf("onceward: operation: looking for the record: %w", err)
+	}
+	op := Operation{Key: key, State: Unknown}
+	if !found || rec.Response == nil || rec.Response.Header.Get("Location") != o.Location(op) {
+		return Operation{}, ErrNotFound
+	}
+	op.Created = time.Now().Add(-rec.Age)
+	return op, nil
+}
+
+// patience is how long a request wants to wait.
+func (o *Operations) patience(r *http.Request) time.Duration {
+	asked := r.URL.Query().Get("wait")
+	if asked == "" {
+		asked, _ = preference(r, "wait")
+	}
+	n, err := strconv.ParseUint(asked, 10, 32)
+	if err != nil {
+		return 0
+	}
+	return min(o.cfg.MaxWait, time.Duration(n)*time.Second)
+}
+
+// wait returns op as it is when it is no longer pending, or when the time is over.
+func (o *Operations) wait(ctx context.Context, op Operation, most time.Duration) (Operation, error) {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	stop := context.AfterFunc(o.closed, cancel)
+	defer stop()
+	if waiter, ok := o.runner.(Waiter); ok {
+		return waiter.Wait(ctx, op.Key)
+	}
+	return Poll(ctx, op, o.runner.Look, nil)
+}
+
+// Poll asks look again, with growing pauses, until op is no longer pending or ctx is
+// over. woken ends a pause; it may be nil. It is for a [Waiter] whose work may be
+// finished by another process, of which it hears nothing.
+func Poll(ctx context.Context, op Operation, look func(context.Context, onceward.Key) (Operation, error), woken <-chan struct{}) (Operation, error) {
+	pause := 50 * time.Millisecond
+	for op.State == Pending {
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+			pause = min(2*pause, time.Second)
+		case <-woken:
+			woken = nil // once; a closed channel would make the loop spin
+		case <-ctx.Done():
+			timer.Stop()
+			return op, nil
+		}
+		timer.Stop()
+		next, err := look(ctx, op.Key)
+		if err != nil {
+			if ctx.Err() != nil {
+				return op, nil
+			}
+			return op, err
+		}
+		op = next
+	}
+	return op, nil
+}
