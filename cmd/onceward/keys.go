@@ -33,7 +33,9 @@ actions:
   schema    the SQL that the store's table is made with: schema sqlite|postgres
 
 KEY is the key as the client sent it, ID the record's name in the log or its
-beginning. release and complete are written down with --reason and who did it.
+beginning. release and complete are written down with --reason and who did it; show
+tells of it, also when the record is gone. A claim whose lease still runs has a
+worker: to end it in spite of that, and risk a second run, takes --force.
 
 `
 
@@ -43,7 +45,7 @@ type keysFlags struct {
 	header                                 headerFlag
 	status, limit                          int
 	retain                                 time.Duration
-	stuck, asKey, showBody                 bool
+	stuck, asKey, showBody, force          bool
 }
 
 // runKeys is `onceward keys`.
@@ -53,7 +55,7 @@ func runKeys(ctx context.Context, args, env []string, _ io.Reader, stdout, stder
 	}
 	var f keysFlags
 	fs := flag.NewFlagSet("keys", flag.ContinueOnError)
-	fs.StringVar(&f.store, "store", "", "where the records are: sqlite:`FILE`, postgres://… or redis://…")
+	fs.StringVar(&f.store, "store", "", "where the records are, `one` of "+storeNames)
 	fs.StringVar(&f.scope, "scope", "", "whose keys: the `account` as the application names it")
 	fs.StringVar(&f.state, "state", "", "list: in-progress or completed")
 	fs.BoolVar(&f.stuck, "stuck", false, "list: in progress with the lease over, or held")
@@ -61,6 +63,7 @@ func runKeys(ctx context.Context, args, env []string, _ io.Reader, stdout, stder
 	fs.BoolVar(&f.asKey, "key", false, "the argument is a key, even if it looks like an id")
 	fs.BoolVar(&f.showBody, "body", false, "show: print the kept answer whole; it may be private")
 	fs.StringVar(&f.reason, "reason", "", "release, complete: why; required")
+	fs.BoolVar(&f.force, "force", false, "release, complete: although its worker may be alive")
 	fs.StringVar(&f.who, "who", "", "release, complete: who; by default the user of this process")
 	fs.IntVar(&f.status, "status", 0, "complete: the answer's HTTP status")
 	fs.Var(&f.header, "header", "complete: a `line` of the answer, as \"Location: /orders/1\"; may be repeated")
@@ -130,6 +133,12 @@ func keysAction(ctx context.Context, action, name string, f keysFlags, env []str
 	if action == "complete" && (f.status < 200 || f.status > 599) {
 		return refuse(stderr, "keys", "which answer? Write --status 201, and --header and --answer where the client needs them")
 	}
+	if !slices.Contains([]string{"", onceward.InProgress.String(), onceward.Completed.String()}, f.state) {
+		return refuse(stderr, "keys", "--state %q is neither in-progress nor completed", f.state)
+	}
+	if action == "complete" && f.retain <= 0 {
+		return refuse(stderr, "keys", "--retain %v would free the key at once: say how long the answer is replayed", f.retain)
+	}
 	store, closeStore, err := openStore(ctx, f.store, storeUse{})
 	if err != nil {
 		fmt.Fprintf(stderr, "onceward keys: %s\n", plain(err))
@@ -189,11 +198,22 @@ func (k keys) find(ctx context.Context, q onceward.Query) ([]onceward.Record, er
 	return lister.List(ctx, q)
 }
 
+var errNoRecord = errors.New("there is no such record: it never was, was released, or its retention is over")
+
 // one finds the record that name means, and no other.
 func (k keys) one(ctx context.Context, name string) (onceward.Record, error) {
 	q := k.query(name)
 	q.Limit = 2
+	byID := !k.f.asKey && looksLikeID.MatchString(name)
+	if byID {
+		q.Limit = 64 // those that differ in the last of an odd number of digits are sorted out
+	}
 	found, err := k.find(ctx, q)
+	if byID {
+		found = slices.DeleteFunc(found, func(rec onceward.Record) bool {
+			return !strings.HasPrefix(hex.EncodeToString(rec.Key.ID[:]), name)
+		})
+	}
 	if err == nil && len(found) == 0 && !k.f.asKey && looksLikeID.MatchString(name) {
 		k.f.asKey = true
 		return k.one(ctx, name)
@@ -202,7 +222,7 @@ func (k keys) one(ctx context.Context, name string) (onceward.Record, error) {
 	case err != nil:
 		return onceward.Record{}, err
 	case len(found) == 0:
-		return onceward.Record{}, errors.New("there is no such record: it never was, was released, or its retention is over")
+		return onceward.Record{}, errNoRecord
 	case len(found) > 1:
 		return onceward.Record{}, errors.New("several records have this name: say whose with --scope, or give more of the id")
 	}
@@ -221,13 +241,10 @@ func (k keys) list(ctx context.Context) error {
 	q := k.query("")
 	q.Stuck = k.f.stuck
 	switch k.f.state {
-	case "":
 	case onceward.InProgress.String():
 		q.State = onceward.InProgress
 	case onceward.Completed.String():
 		q.State = onceward.Completed
-	default:
-		return fmt.Errorf("--state %q is neither in-progress nor completed", k.f.state)
 	}
 	found, err := k.find(ctx, q)
 	if err != nil {
@@ -262,6 +279,9 @@ func stateOf(rec onceward.Record) string {
 
 func (k keys) show(ctx context.Context, name string) error {
 	rec, err := k.one(ctx, name)
+	if errors.Is(err, errNoRecord) {
+		return errors.Join(err, k.history(ctx, name))
+	}
 	if err != nil {
 		return err
 	}
@@ -282,7 +302,7 @@ func (k keys) show(ctx context.Context, name string) error {
 			return err
 		}
 		for _, a := range audits {
-			fmt.Fprintf(t, "changed\t%s %s by %s: %s\n", a.At.UTC().Format(time.RFC3339), a.Action, a.Who, a.Reason)
+			fmt.Fprintf(t, "changed\t%s\n", changed(a))
 		}
 	}
 	if err := t.Flush(); err != nil {
@@ -292,6 +312,32 @@ func (k keys) show(ctx context.Context, name string) error {
 		_, err = fmt.Fprintf(k.out, "\n%s\n", rec.Response.Body)
 	}
 	return err
+}
+
+func changed(a onceward.Audit) string {
+	return fmt.Sprintf("%s %s by %s: %s", a.At.UTC().Format(time.RFC3339), a.Action, a.Who, a.Reason)
+}
+
+// history prints what was done by hand to a record that is gone. Without the record
+// its scope is not known, so that it is looked for among the store's last changes.
+func (k keys) history(ctx context.Context, name string) error {
+	auditor, ok := k.store.(onceward.Auditor)
+	if !ok {
+		return nil
+	}
+	const last = 10_000
+	audits, err := auditor.Audits(ctx, onceward.Key{}, last)
+	if err != nil {
+		return err
+	}
+	byKey := sha256.Sum256([]byte(name))
+	for _, a := range audits {
+		id := hex.EncodeToString(a.Key.ID[:])
+		if a.Key.ID == byKey || !k.f.asKey && looksLikeID.MatchString(name) && strings.HasPrefix(id, name) {
+			fmt.Fprintf(k.out, "%s  changed  %s\n", a.Key.RecordID(), changed(a))
+		}
+	}
+	return nil
 }
 
 // change ends a claim by hand, under its own token: an owner who ends it at the
@@ -307,6 +353,9 @@ func (k keys) change(ctx context.Context, action, name string) error {
 	}
 	if rec.State != onceward.InProgress {
 		return fmt.Errorf("the record is %s: only a claim in progress can be ended by hand", stateOf(rec))
+	}
+	if rec.LeaseLeft > 0 && !rec.Held && !k.f.force {
+		return fmt.Errorf("its lease runs for another %v, so its worker may be alive: wait, or end it with --force and risk that the work is done twice", rec.LeaseLeft.Round(time.Second))
 	}
 	who := k.f.who
 	if who == "" {

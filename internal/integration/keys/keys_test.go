@@ -303,7 +303,7 @@ func TestACallThatCannotBeUnderstoodSaysWhatToWrite(t *testing.T) {
 		"which store":     {"list"},
 		"schema of what":  {"schema", "oracle"},
 		"not defined":     {"list", "--frob"},
-		"is neither":      {"list", "--store", "mongodb:x"},
+		"is none of":      {"list", "--store", "mongodb:x"},
 		"no such file":    {"list", "--store", "sqlite:/nowhere/at-all.db"},
 		"neither in-prog": {"list", "--store", "sqlite:" + empty(t), "--state", "odd"},
 	} {

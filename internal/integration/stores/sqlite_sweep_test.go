@@ -13,7 +13,7 @@ import (
 )
 
 // A sweep rests between its steps, so its time can be over in the midst of it: it
-// says so, and what it has deleted is deleted and counted.
+// says so, and how much it knows to be deleted.
 func TestASweepWhoseTimeIsOverSaysHowFarItCame(t *testing.T) {
 	db := openPool(t, filepath.Join(t.TempDir(), "keys.db"))
 	store := openStore(t, db, sqlitestore.Config{})
@@ -36,7 +36,8 @@ func TestASweepWhoseTimeIsOverSaysHowFarItCame(t *testing.T) {
 		first += n
 	}
 	rest, err := store.Sweep(t.Context(), all)
-	if err != nil || first+rest != all {
+	// A step that commits while its time ends is not known to have.
+	if err != nil || first+rest > all || first+rest == 0 {
 		t.Errorf("%d and %d of %d records were deleted, %v", first, rest, all, err)
 	}
 	var left int
