@@ -38,7 +38,7 @@ sweep: ## kill and stop a process at every point of a request, on every store in
 	@cd internal/integration/sweep && ONCEWARD_SWEEP=all go test -count=1 -timeout=60m
 	@cd internal/integration/histories && ONCEWARD_HISTORIES=100000 go test -count=1 -timeout=60m -v -run Linearizable
 
-bench: ## measure what README promises about speed, beside others; BENCH_LARGE=1: ten million keys
+bench: ## measure what docs/speed.md promises about speed, beside others; BENCH_LARGE=1: ten million keys
 	@go run ./internal/integration/cmd/bench
 
 install: ## only install what the tests need

@@ -24,8 +24,8 @@ var errMaxTransaction = errors.New("onceward: the handler ran longer than MaxTra
 // conflict. It has MaxTransaction; Flush is not supported, for nothing is sent
 // before the commit.
 //
-// A request without a key passes through untouched, without a transaction, unless
-// Config.Require is set. FailOpen has no meaning here. Atomic panics if the store
+// A request without a key passes through untouched, without a transaction: where
+// next needs one, set Config.Require. FailOpen has no meaning here. Atomic panics if the store
 // is no [Transactor].
 func (g *Guard) Atomic(next http.Handler) http.Handler {
 	store, ok := power[Transactor](g.store)

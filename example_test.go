@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,18 +15,20 @@ import (
 )
 
 func Example() {
+	defer slog.SetDefault(slog.Default())
+	slog.SetDefault(slog.New(slog.DiscardHandler))
 	mux, orders := http.NewServeMux(), new(atomic.Int64)
 	// README begins.
 	store := memstore.New(memstore.Config{}) // or sqlitestore.New(ctx, db, …): it outlives the process
 	user := func(r *http.Request) (string, error) { return r.Header.Get("X-User"), nil }
-	guard, err := onceward.New(store, user, onceward.Config{})
+	guard, err := onceward.New(store, user, onceward.Config{Logger: slog.Default()})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer guard.Close(context.Background())
 
 	mux.Handle("POST /create-order", guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		n := orders.Add(1) // however often this request arrives, this runs once
+		n := orders.Add(1) // once for each Idempotency-Key, however often it arrives
 		fmt.Fprintf(w, "order %d", n)
 	})))
 	// README ends.

@@ -457,6 +457,9 @@ func (g *Guard) logger(level slog.Level, msg string, args ...any) {
 func (q *request) log(outcome string, status int, err error) {
 	q.observe(outcome, status, err)
 	l := q.g.cfg.Logger
+	if l == nil && errors.Is(err, errScopeMissing) {
+		l = slog.Default() // the program is wired wrongly: silence would be no help
+	}
 	if l == nil {
 		return
 	}

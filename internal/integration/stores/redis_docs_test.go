@@ -106,7 +106,7 @@ var whatVaries = regexp.MustCompile(`(\d+\) "(?:at|le|tk)"\n ?\d+\) )"(?:[^"\\]|
 func TestTheDocumentedKeysAreTheRealOnes(t *testing.T) {
 	client := redisClient(t, servers.Redis(t)+"?protocol=2") // HGETALL keeps its order there
 	store := openRedis(t, client, redisstore.Config{})
-	shop := newRedisShop(t, store)
+	shop := newRedisShop(t, store, onceward.Config{})
 	ctx := t.Context()
 
 	check := func(state string, ttl time.Duration) {
@@ -147,22 +147,22 @@ func TestTheDocumentedKeysAreTheRealOnes(t *testing.T) {
 		t.Errorf("a small record has %d bytes, want at most 400", bytes)
 	}
 
-	client.Del(ctx, shop.name)
-	second := shop.post()
-	shop.await(t)
-	records, err := store.List(ctx, onceward.Query{})
-	if err != nil || len(records) != 1 {
-		t.Fatalf("%d records, error %v", len(records), err)
+	fail := func(shop *redisShop) {
+		t.Helper()
+		client.Del(ctx, shop.name)
+		failed := shop.post()
+		shop.await(t)
+		shop.answer <- http.StatusServiceUnavailable
+		if status := <-failed; status != http.StatusServiceUnavailable {
+			t.Fatalf("the failed order is answered with %d", status)
+		}
 	}
-	if err := store.Extend(ctx, records[0].Key, records[0].Token, 0, true); err != nil {
-		t.Fatal(err)
-	}
-	check("Held", -1)
-	shop.answer <- http.StatusServiceUnavailable
-	if status := <-second; status != http.StatusServiceUnavailable {
-		t.Fatalf("the failed order is answered with %d", status)
-	}
+	fail(shop)
 	check("Released", -2)
+	holding := newRedisShop(t, store, onceward.Config{Unknown: onceward.Hold})
+	holding.name = shop.name
+	fail(holding)
+	check("Held", -1)
 }
 
 // redisShop is a guarded /create-order whose handler waits for the test.
@@ -173,11 +173,11 @@ type redisShop struct {
 	answer  chan int
 }
 
-func newRedisShop(t *testing.T, store onceward.Store) *redisShop {
+func newRedisShop(t *testing.T, store onceward.Store, cfg onceward.Config) *redisShop {
 	t.Helper()
 	s := &redisShop{running: make(chan struct{}, 1), answer: make(chan int)}
 	scope := func(r *http.Request) (string, error) { return r.Header.Get("X-User"), nil }
-	guard, err := onceward.New(store, scope, onceward.Config{})
+	guard, err := onceward.New(store, scope, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

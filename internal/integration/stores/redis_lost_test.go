@@ -235,7 +235,7 @@ func TestAGuardOutlivesItsRedis(t *testing.T) {
 	server := servers.StartRedis(t, "appendonly", "yes", "appendfsync", "always")
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1})
 	t.Cleanup(func() { client.Close() })
-	shop := newRedisShop(t, openRedis(t, client, redisstore.Config{}))
+	shop := newRedisShop(t, openRedis(t, client, redisstore.Config{}), onceward.Config{})
 
 	server.Kill()
 	if status := <-shop.post(); status != 503 {
