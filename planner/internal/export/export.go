@@ -58,7 +58,7 @@ type Config struct {
 	Now func() time.Time
 	// Logger is River's. Nil means none.
 	Logger *slog.Logger
-	// Poll is how soon an order is seen. Zero means half a second.
+	// Poll is how soon an order is seen. Zero means a second.
 	Poll time.Duration
 	// Rescue is how long a try may have been silent before another is made. It is
 	// longer than a try may take. Zero means 30 s.
@@ -80,7 +80,7 @@ func Open(ctx context.Context, db *store.DB, cfg Config) (*Exports, error) {
 		cfg.Now = time.Now
 	}
 	if cfg.Poll == 0 {
-		cfg.Poll = 500 * time.Millisecond
+		cfg.Poll = time.Second
 	}
 	if cfg.Rescue == 0 {
 		cfg.Rescue = 30 * time.Second
@@ -97,8 +97,8 @@ func Open(ctx context.Context, db *store.DB, cfg Config) (*Exports, error) {
 		Logger:    cfg.Logger,
 		River: river.Config{
 			Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1}},
-			// There is one writer, and this process has it: looking twice a second costs
-			// nothing, asking the table of notices twenty times would.
+			// There is one connection that writes. River would ask the table of notices on it
+			// twenty times a second, and a planner is idle nearly always.
 			PollOnly:          true,
 			FetchCooldown:     min(cfg.Poll, 100*time.Millisecond),
 			FetchPollInterval: cfg.Poll,

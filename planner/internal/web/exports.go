@@ -16,9 +16,9 @@ import (
 )
 
 // pageWait is how long the page of an operation is held back while its file is being
-// prepared: that takes a second at most, and a page without scripts is then the
-// finished one.
-const pageWait = 1500 * time.Millisecond
+// prepared: that takes little more than a second, and a page without scripts is then
+// the finished one.
+const pageWait = 2 * time.Second
 
 // operations is how long work is told of over HTTP.
 func (a *App) newOperations() (*operation.Operations, error) {
