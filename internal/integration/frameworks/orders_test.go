@@ -60,7 +60,7 @@ func TestRequirement76TheOrdersTestsPassOnEachFramework(t *testing.T) {
 			for _, e := range except[p.name] {
 				skip = append(skip, e.skip)
 			}
-			cmd := exec.Command(filepath.Join(folder, "orders.test"), "-test.v", "-test.timeout=5m", "-test.parallel=12",
+			cmd := exec.Command(filepath.Join(folder, "orders.test"), "-test.v", "-test.timeout=5m", "-test.parallel=8",
 				"-test.run=^("+strings.Join(cases, "|")+")$", "-test.skip="+strings.Join(skip, "|"))
 			cmd.Dir = "../orders"
 			cmd.Env = append(os.Environ(),
