@@ -21,6 +21,7 @@ func TestMemstoreKeepsTheContract(t *testing.T) {
 	storetest.Run(t, storetest.Config{
 		FakeTime:     true,
 		NoTransactor: true,
+		NoFaults:     true, // it has no connection to lose
 		New:          func(testing.TB) onceward.Store { return memstore.New(memstore.Config{}) },
 	})
 }
@@ -29,6 +30,7 @@ func TestMemstoreKeepsTheContractInRealTime(t *testing.T) {
 	storetest.Run(t, storetest.Config{
 		Unit:         10 * time.Millisecond,
 		NoTransactor: true,
+		NoFaults:     true,
 		New:          func(testing.TB) onceward.Store { return memstore.New(memstore.Config{}) },
 	})
 }

@@ -19,7 +19,7 @@ func TestTheDocumentShowsTheStoreThatPasses(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(doc)
-	for _, title := range []string{"store", "test"} {
+	for _, title := range []string{"store", "test", "faulty"} {
 		_, code, ok := strings.Cut(string(source), "\n// docs: "+title+"\n")
 		code, _, ok2 := strings.Cut(code, "\n// docs: end")
 		if !ok || !ok2 {

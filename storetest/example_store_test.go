@@ -2,6 +2,7 @@ package storetest_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -133,8 +134,69 @@ func TestTiny(t *testing.T) {
 	storetest.Run(t, storetest.Config{
 		New:      func(testing.TB) onceward.Store { return &tiny{records: map[onceward.Key]*tinyRecord{}} },
 		FakeTime: true, // it reads the clock from package time and does no I/O
+		NoFaults: true, // and has no connection to lose
 		// Powers that it does not have.
 		NoTransactor: true, NoSweeper: true, NoLooker: true, NoLister: true, NoForgetter: true,
+	})
+}
+
+// docs: end
+
+// docs: faulty
+// farAway is the client of a store at the other end of a connection: each call is
+// one message, and a message can be lost.
+type farAway struct {
+	onceward.Store
+	what storetest.Loss
+	left int // messages until one is lost; negative: that is past
+}
+
+// lose is the hook. A proxy counts the messages that pass through it, a driver
+// around a driver its statements.
+func (f *farAway) lose(what storetest.Loss, n int) (met func() bool) {
+	f.what, f.left = what, n+1
+	return func() bool {
+		lost := f.left <= 0
+		f.left = -1
+		return lost
+	}
+}
+
+func (f *farAway) send(call func() error) error {
+	if f.left--; f.left != 0 {
+		return call()
+	}
+	if f.what == storetest.LoseAnswer {
+		_ = call() // it is done, and nobody hears of it
+	}
+	return errors.New("connection reset")
+}
+
+func (f *farAway) Claim(ctx context.Context, c onceward.Claim) (rec onceward.Record, claimed bool, err error) {
+	err = f.send(func() (err error) { rec, claimed, err = f.Store.Claim(ctx, c); return err })
+	return rec, claimed, err
+}
+
+func (f *farAway) Extend(ctx context.Context, key onceward.Key, tok onceward.Token, lease time.Duration, hold bool) error {
+	return f.send(func() error { return f.Store.Extend(ctx, key, tok, lease, hold) })
+}
+
+func (f *farAway) Complete(ctx context.Context, key onceward.Key, tok onceward.Token, resp *onceward.Response, retain time.Duration) error {
+	return f.send(func() error { return f.Store.Complete(ctx, key, tok, resp, retain) })
+}
+
+func (f *farAway) Release(ctx context.Context, key onceward.Key, tok onceward.Token) error {
+	return f.send(func() error { return f.Store.Release(ctx, key, tok) })
+}
+
+func TestTinyFarAway(t *testing.T) {
+	storetest.Run(t, storetest.Config{
+		New: func(testing.TB) onceward.Store { return &tiny{records: map[onceward.Key]*tinyRecord{}} },
+		Faulty: func(_ testing.TB, store onceward.Store) (onceward.Store, storetest.Lose) {
+			far := &farAway{Store: store, left: -1}
+			return far, far.lose
+		},
+		FakeTime: true, NoTransactor: true, NoSweeper: true, NoLooker: true, NoLister: true, NoForgetter: true,
 	})
 }
 

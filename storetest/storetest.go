@@ -10,7 +10,8 @@
 //		})
 //	}
 //
-// The optional powers have their cases too. A store that lacks one says so in its
+// The optional powers have their cases too, and so has what a lost connection leaves
+// behind. A store that lacks one says so in its
 // Config; one that is a [onceward.Transactor] also says how to write a row of
 // business data and how to count the rows.
 //
@@ -52,6 +53,16 @@ type Config struct {
 	Work    func(ctx context.Context) error
 	Effects func(t testing.TB, store onceward.Store) int
 
+	// Faulty makes a second store on the records of the store that New made, whose
+	// connections lose makes fail: a proxy between the client and its server, or a
+	// driver around the driver. What it opens it closes with t.Cleanup. Required
+	// unless NoFaults is set.
+	Faulty func(t testing.TB, store onceward.Store) (faulty onceward.Store, lose Lose)
+
+	// NoFaults leaves out the cases about what a lost connection leaves behind. It is
+	// for stores that have none, such as one in memory.
+	NoFaults bool
+
 	// Each of these leaves out the cases about an optional power. By default a
 	// store that lacks the power fails them.
 	NoSweeper    bool // onceward.Sweeper
@@ -70,12 +81,14 @@ const (
 	looker
 	lister
 	forgetter
+	faults // no interface: connections that can fail
 )
 
 // lacks are the powers that the store is said not to have.
 func (cfg *Config) lacks() (p power) {
 	for has, no := range map[power]bool{
 		sweeper: cfg.NoSweeper, transactor: cfg.NoTransactor, looker: cfg.NoLooker, lister: cfg.NoLister, forgetter: cfg.NoForgetter,
+		faults: cfg.NoFaults,
 	} {
 		if no {
 			p |= has
@@ -119,7 +132,7 @@ func Cases() []Case {
 	for _, part := range [][]Case{
 		claimCases, leaseCases, holdCases, completeCases, answerCases, releaseCases,
 		expiryCases, sweepCases, raceCases,
-		transactCases, takeOverCases, lookCases, listCases, forgetCases,
+		transactCases, takeOverCases, lookCases, listCases, forgetCases, lostCases,
 	} {
 		all = append(all, part...)
 	}
@@ -146,6 +159,9 @@ func (c Case) Test(t testing.TB, cfg Config) {
 	defer cancel()
 	if c.needs&transactor != 0 && (cfg.Work == nil || cfg.Effects == nil) {
 		t.Fatal("storetest: Config.Work and Config.Effects are missing; a store that has no transactions says so with Config.NoTransactor")
+	}
+	if c.needs&faults != 0 && cfg.Faulty == nil {
+		t.Fatal("storetest: Config.Faulty is missing; a store without connections says so with Config.NoFaults")
 	}
 	c.run(&env{TB: t, name: c.Name, cfg: cfg, store: cfg.New(t), ctx: ctx, unit: unit})
 }

@@ -105,6 +105,8 @@ var wrongStores = []struct {
 	{"sweep deletes nothing", "SweepDeletesWhatIsAbsent"},
 	{"sweep forgets the abandoned", "SweepDeletesWhatIsAbsent"},
 	{"sweep deletes what is not leased", "SweepKeepsTheLiving"},
+	{"sweep goes by the minute", "SweepKeepsTheLiving"},
+	{"sweep goes by the first end of a claim", "SweepKeepsTheLiving"},
 	{"sweep knows no limit", "SweepObeysItsLimit"},
 
 	{"claim checks, then sets", "RacersGetOneClaim"},
@@ -164,6 +166,18 @@ var wrongStores = []struct {
 	{"forget forgets everybody", "ForgetKeepsOtherScopes"},
 	{"a forgotten owner may complete", "ForgottenOwnerHasLost"},
 	{"forget of nothing is an error", "ForgetOfNothingIsNil"},
+
+	{"a lost claim is a stranger's", "LostClaimIsFoundAgain"},
+	{"a lost request is taken for a claim", "LostClaimIsFoundAgain"},
+	{"a lost take-over is counted twice", "LostTakeOverIsFoundAgain"},
+	{"a lost extend is a lost claim", "LostExtendIsRepeated"},
+	{"a lost extend is taken for done", "LostExtendIsRepeated"},
+	{"a lost complete is a lost claim", "LostCompleteIsFoundAgain"},
+	{"a lost complete is taken for done", "LostCompleteIsFoundAgain"},
+	{"a lost release is taken for done", "LostReleaseIsRepeated"},
+	{"a lost release is repeated by key", "LostReleaseIsRepeated"},
+	{"a lost transact runs again", "LostTransactHasOneEffect"},
+	{"a lost transact is taken for done", "LostTransactHasOneEffect"},
 }
 
 func TestTheContractInPlainCodePasses(t *testing.T) {
@@ -171,19 +185,20 @@ func TestTheContractInPlainCodePasses(t *testing.T) {
 }
 
 // Each wrong store fails its own case and no other: a failure names the fault.
-// What is wrong in the Store itself may show in the optional powers too.
+// What is wrong in the Store itself may show in the optional powers too, and what is
+// wrong over a sound connection over one that fails.
 func TestEachWrongStoreFailsExactlyItsCase(t *testing.T) {
 	for _, w := range wrongStores {
 		t.Run(string(w.wrong), func(t *testing.T) {
 			cfg := wrongConfig(w.wrong)
 			var failed []string
-			basic := !optional(w.fails)
+			basic, sound := !has(w.fails, storetest.Case.Optional), !has(w.fails, storetest.Case.Faulty)
 			for _, c := range storetest.Cases() {
 				rec := runRecorded(t, c, cfg)
 				if !rec.failed {
 					continue
 				}
-				if basic && c.Optional() {
+				if basic && c.Optional() || sound && c.Faulty() {
 					continue
 				}
 				failed = append(failed, c.Name)
@@ -201,8 +216,9 @@ func TestEachWrongStoreFailsExactlyItsCase(t *testing.T) {
 	}
 }
 
-func optional(name string) bool {
-	return slices.ContainsFunc(storetest.Cases(), func(c storetest.Case) bool { return c.Name == name && c.Optional() })
+// has says that the case of this name has the property.
+func has(name string, property func(storetest.Case) bool) bool {
+	return slices.ContainsFunc(storetest.Cases(), func(c storetest.Case) bool { return c.Name == name && property(c) })
 }
 
 // A case that no wrong store fails could be one that cannot fail.
@@ -233,6 +249,10 @@ func TestAMissingPowerIsSaid(t *testing.T) {
 	type plain struct{ onceward.Store }
 	cfg := wrongConfig("")
 	cfg.New = func(testing.TB) onceward.Store { return plain{newWrong("")} }
+	cfg.Faulty = func(_ testing.TB, s onceward.Store) (onceward.Store, storetest.Lose) {
+		l := &losing{wrongStore: s.(plain).Store.(*wrongStore)}
+		return plain{l}, l.lose
+	}
 	cfg.Effects = func(testing.TB, onceward.Store) int { return 0 }
 	said := map[string]int{}
 	for _, c := range storetest.Cases() {
@@ -272,6 +292,35 @@ func TestATransactorNeedsTheHooks(t *testing.T) {
 	}
 	if failed < 15 {
 		t.Errorf("%d cases failed, want those about Transact", failed)
+	}
+}
+
+// Without a way to lose a message nobody could see what its loss leaves behind, and a
+// way that loses none is none.
+func TestLostConnectionsNeedTheHook(t *testing.T) {
+	never := func(storetest.Loss, int) func() bool { return func() bool { return false } }
+	for want, faulty := range map[string]func(testing.TB, onceward.Store) (onceward.Store, storetest.Lose){
+		"Config.NoFaults":  nil,
+		"does not do what": func(_ testing.TB, s onceward.Store) (onceward.Store, storetest.Lose) { return s, never },
+		"no end of messages": func(_ testing.TB, s onceward.Store) (onceward.Store, storetest.Lose) {
+			return s, func(storetest.Loss, int) func() bool { return func() bool { return true } }
+		},
+	} {
+		cfg := wrongConfig("")
+		cfg.Faulty = faulty
+		failed := 0
+		for _, c := range storetest.Cases() {
+			rec := runRecorded(t, c, cfg)
+			if rec.failed != c.Faulty() || rec.failed && !strings.Contains(rec.log.String(), want) {
+				t.Errorf("%s: failed %v, want %q: %s", c.Name, rec.failed, want, rec.log.String())
+			}
+			if rec.failed {
+				failed++
+			}
+		}
+		if failed < 6 {
+			t.Errorf("%s: %d cases failed", want, failed)
+		}
 	}
 }
 

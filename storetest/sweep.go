@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/onceward/onceward"
 )
@@ -56,7 +57,10 @@ var sweepCases = []Case{
 		needs:   sweeper,
 		run: func(e *env) {
 			claims := map[string]onceward.Claim{}
-			for i, name := range []string{"running", "abandoned", "held", "answered"} {
+			// A store that looks for what is absent by a coarser mark, such as the minute
+			// or the claim's first end, must not delete by it.
+			brief := max(30*time.Second, 20*e.unit)
+			for i, name := range []string{"running", "abandoned", "held", "extended", "answered", "briefly answered"} {
 				c := claimOf(token(i))
 				c.Key = onceward.NewKey("user-1", name)
 				switch name {
@@ -64,18 +68,25 @@ var sweepCases = []Case{
 					c.Lease = e.unit
 				case "held":
 					c.Keep = e.unit
+				case "extended":
+					c.Lease, c.Keep = e.unit, e.unit
 				}
 				e.mustClaim(c, "the first claim")
 				claims[name] = c
+				if name == "extended" {
+					e.want(nil, e.store.Extend(e.ctx, c.Key, c.Token, long/2, false), "Extend")
+				}
 			}
 			e.want(nil, e.store.Extend(e.ctx, claims["held"].Key, claims["held"].Token, e.unit, true), "Extend with hold")
 			e.mustComplete(claims["answered"], answer("done"))
+			e.want(nil, e.store.Complete(e.ctx, claims["briefly answered"].Key, claims["briefly answered"].Token, answer("done"), brief), "Complete by the owner")
 			e.pass(4)
 			if n := e.sweep(100); n != 0 {
 				e.Errorf("Sweep deleted %d records, want 0", n)
 			}
 			e.mustReplay(claims["answered"], "done", "an answer after Sweep")
-			for _, name := range []string{"running", "abandoned", "held"} {
+			e.mustReplay(claims["briefly answered"], "done", "an answer kept for less than a minute, after Sweep")
+			for _, name := range []string{"running", "abandoned", "held", "extended"} {
 				c := claims[name]
 				e.want(nil, e.store.Complete(e.ctx, c.Key, c.Token, answer(name), long), "Complete of the "+name+" claim after Sweep")
 			}

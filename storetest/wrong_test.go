@@ -36,6 +36,7 @@ type row struct {
 	begun, done          time.Time
 	displacedAt          time.Time
 	leaseEnd, absent     time.Time
+	firstAbsent          time.Time
 	leased, keep, retain time.Duration
 	extended             int
 	response             *onceward.Response
@@ -220,6 +221,7 @@ func (s *wrongStore) insert(k onceward.Key, c onceward.Claim, now time.Time) onc
 		c.Lease = 100 * 24 * time.Hour
 	}
 	s.setLease(r, now, c.Lease)
+	r.firstAbsent = r.absent
 	s.rows[k] = r
 	return s.report(r, c, now)
 }
@@ -309,7 +311,7 @@ func (s *wrongStore) Extend(ctx context.Context, key onceward.Key, tok onceward.
 	absent := r.absent
 	r.extended++
 	s.setLease(r, now, lease)
-	if s.is("extend does not move keep") && !r.Held && r.keep < long {
+	if s.is("extend does not move keep") && !r.Held && r.keep < long && lease == long {
 		r.absent = absent
 	}
 	return nil
@@ -472,6 +474,10 @@ func (s *wrongStore) Sweep(ctx context.Context, limit int) (int, error) {
 			gone = false
 		case "sweep deletes what is not leased":
 			gone = gone || r.State == onceward.InProgress && !r.leaseEnd.After(now)
+		case "sweep goes by the minute":
+			gone = gone || !r.Held && !now.Before(r.absent.Truncate(time.Minute))
+		case "sweep goes by the first end of a claim":
+			gone = gone || !r.Held && r.State == onceward.InProgress && !now.Before(r.firstAbsent)
 		case "sweep forgets the abandoned":
 			gone = gone && r.State == onceward.Completed
 		}

@@ -19,6 +19,10 @@ func wrongConfig(w wrong) storetest.Config {
 		New:      func(testing.TB) onceward.Store { return newWrong(w) },
 		Work:     wrongWork,
 		Effects:  func(_ testing.TB, s onceward.Store) int { return s.(*wrongStore).committed() },
+		Faulty: func(_ testing.TB, s onceward.Store) (onceward.Store, storetest.Lose) {
+			l := &losing{wrongStore: s.(*wrongStore)}
+			return l, l.lose
+		},
 	}
 }
 

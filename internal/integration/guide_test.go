@@ -142,3 +142,13 @@ func TestTheRecipesForKeysAreTheTestedOnes(t *testing.T) {
 		}
 	}
 }
+
+// B080: the scope of those who have not logged in, as it is tested in the root.
+func TestTheScopeOfAVisitorIsTheTestedOne(t *testing.T) {
+	text, source := readRepository(t, "docs/guide.md"), readRepository(t, "anonymous_scope_test.go")
+	_, code, ok := strings.Cut(source, "// guide begins: visitor\n")
+	code, _, ended := strings.Cut(code, "\n// guide ends.")
+	if !ok || !ended || !strings.Contains(text, "```go\n"+strings.TrimRight(code, "\n")+"\n```\n") {
+		t.Errorf("docs/guide.md does not have the visitors as they are tested:\n%s", code)
+	}
+}

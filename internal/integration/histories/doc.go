@@ -15,9 +15,10 @@
 // One that was under way when a connection was cut may have happened twice, for
 // stores and their clients repeat by themselves what a cut has made doubtful.
 //
-// go test ./internal/integration/histories makes at least 100,000 calls to every
-// store, in processes built without the race detector, and some thousands more in
-// the test's own process, with it if the test has it. More of it:
+// go test ./internal/integration/histories makes some 24,000 calls to every store
+// that processes can share, and `make sweep` 100,000, in processes built without the race
+// detector; and some thousands more in the test's own process, with it if the test has
+// it. More of it:
 //
 //	ONCEWARD_HISTORIES=1000000 go test -count=1 -timeout=60m -run Linearizable ./internal/integration/histories
 //	ONCEWARD_SEED=42 go test -count=1 ./internal/integration/histories

@@ -23,6 +23,32 @@ type Opened struct {
 	// Rows counts the records that the store has, absent ones too, and those of
 	// them that are in progress.
 	Rows func(context.Context) (all, running int, err error)
+	// Effect writes a row with key in the transaction of the work whose context this
+	// is, and Effects counts the rows of each key. Both are nil for a store that is no
+	// onceward.Transactor.
+	Effect  func(ctx context.Context, key string) error
+	Effects func(context.Context) (map[string]int, error)
+}
+
+// effectsTable is where Effect writes.
+const effectsTable = "CREATE TABLE IF NOT EXISTS effects (key text NOT NULL)"
+
+// counted reads the rows of effects.
+func counted(rows interface {
+	Next() bool
+	Scan(...any) error
+	Err() error
+}) (map[string]int, error) {
+	effects := map[string]int{}
+	for rows.Next() {
+		var key string
+		var n int
+		if err := rows.Scan(&key, &n); err != nil {
+			return nil, err
+		}
+		effects[key] = n
+	}
+	return effects, rows.Err()
 }
 
 // openers make a store from what follows the scheme of an address.
@@ -61,6 +87,9 @@ func openSQLite(ctx context.Context, address string) (*Opened, error) {
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
+	if _, err := db.ExecContext(ctx, effectsTable); err != nil {
+		return nil, errors.Join(err, store.Close(ctx), db.Close())
+	}
 	return &Opened{
 		Store: store,
 		Close: func(ctx context.Context) error {
@@ -73,6 +102,18 @@ func openSQLite(ctx context.Context, address string) (*Opened, error) {
 		Rows: func(ctx context.Context) (all, running int, err error) {
 			err = db.QueryRowContext(ctx, "SELECT count(*), count(*) - count(completed_at) FROM idempotency_keys").Scan(&all, &running)
 			return all, running, err
+		},
+		Effect: func(ctx context.Context, key string) error {
+			_, err := sqlitestore.Tx(ctx).ExecContext(ctx, "INSERT INTO effects VALUES (?)", key)
+			return err
+		},
+		Effects: func(ctx context.Context) (map[string]int, error) {
+			rows, err := db.QueryContext(ctx, "SELECT key, count(*) FROM effects GROUP BY key")
+			if err != nil {
+				return nil, err
+			}
+			defer rows.Close()
+			return counted(rows)
 		},
 	}, nil
 }

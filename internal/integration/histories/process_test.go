@@ -235,6 +235,10 @@ func TestProcessesThatAreKilledLeaveEveryStoreLinearizable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		// Those that died had begun some that nobody wrote down.
+		if want := calls(t) * 95 / 100; len(ops) < want {
+			t.Errorf("ONCEWARD_SEED=%d: %d calls were made, want at least %d", seed, len(ops), want)
+		}
 		linearizable(t, ops, cuts...)
 		t.Logf("made in %v, judged in %v; %d processes were killed in the middle, %d connections cut", made.Round(time.Millisecond), time.Since(begun).Round(time.Millisecond), h.kills, len(cuts))
 		if h.kills == 0 {

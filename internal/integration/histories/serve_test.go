@@ -99,6 +99,7 @@ type crowd struct {
 	t       *testing.T
 	pick    func(rng *rand.Rand, client, turn int) (key string, server *server)
 	turns   int
+	now     func(*server) *server // who stands for a server that was killed; nil: none is
 	mu      sync.Mutex
 	answers map[string]string
 	asked   int
@@ -141,7 +142,11 @@ func (c *crowd) insist(ctx context.Context, client *http.Client, rng *rand.Rand,
 		if rng.IntN(2) == 0 {
 			header = []string{"Prefer", "wait=5"}
 		}
-		status, body, outcome, err := post(once, client, server.url, key, query, header...)
+		at := server
+		if c.now != nil {
+			at = c.now(server)
+		}
+		status, body, outcome, err := post(once, client, at.url, key, query, header...)
 		cancel()
 		c.mu.Lock()
 		c.asked++

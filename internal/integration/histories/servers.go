@@ -22,6 +22,11 @@ func openPostgres(ctx context.Context, address string) (*Opened, error) {
 		pool.Close()
 		return nil, err
 	}
+	// Two processes that create one table at a time meet a conflict of the catalogue.
+	if _, err := pool.Exec(ctx, "SELECT pg_advisory_xact_lock(7); "+effectsTable); err != nil {
+		pool.Close()
+		return nil, err
+	}
 	return &Opened{
 		Store: store,
 		Close: func(ctx context.Context) error {
@@ -35,6 +40,18 @@ func openPostgres(ctx context.Context, address string) (*Opened, error) {
 		Rows: func(ctx context.Context) (all, running int, err error) {
 			err = pool.QueryRow(ctx, "SELECT count(*), count(*) - count(completed_at) FROM idempotency_keys").Scan(&all, &running)
 			return all, running, err
+		},
+		Effect: func(ctx context.Context, key string) error {
+			_, err := pgxstore.Tx(ctx).Exec(ctx, "INSERT INTO effects VALUES ($1)", key)
+			return err
+		},
+		Effects: func(ctx context.Context) (map[string]int, error) {
+			rows, err := pool.Query(ctx, "SELECT key, count(*) FROM effects GROUP BY key")
+			if err != nil {
+				return nil, err
+			}
+			defer rows.Close()
+			return counted(rows)
 		},
 	}, nil
 }

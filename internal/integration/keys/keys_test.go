@@ -92,6 +92,8 @@ type shop struct {
 	t     *testing.T
 	h     http.Handler
 	store string
+	guard *onceward.Guard
+	rows  func() int // that the store has, those that are out of date among them
 	runs  int
 }
 
@@ -100,13 +102,14 @@ func onEachStore(t *testing.T, test func(t *testing.T, s *shop)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			store, url := open(t)
-			s := &shop{t: t, store: url}
+			s := &shop{t: t, store: url, rows: func() int { return rowsAt(t, url) }}
 			scope := func(r *http.Request) (string, error) { return r.Header.Get("X-User"), nil }
 			guard, err := onceward.New(store, scope, onceward.Config{Unknown: onceward.Hold, SweepEvery: -1})
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { guard.Close(context.Background()) })
+			s.guard = guard
 			s.h = guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				s.runs++
 				if r.Header.Get("X-Fail") != "" {
@@ -120,6 +123,44 @@ func onEachStore(t *testing.T, test func(t *testing.T, s *shop)) {
 			test(t, s)
 		})
 	}
+}
+
+// rowsAt counts what a store has, past the store.
+func rowsAt(t *testing.T, address string) (n int) {
+	t.Helper()
+	ctx, err := t.Context(), error(nil)
+	const query = "SELECT count(*) FROM idempotency_keys"
+	switch {
+	case strings.HasPrefix(address, "postgres"):
+		pool, openErr := pgxpool.New(ctx, address)
+		if openErr != nil {
+			t.Fatal(openErr)
+		}
+		defer pool.Close()
+		err = pool.QueryRow(ctx, query).Scan(&n)
+	case strings.HasPrefix(address, "redis"):
+		options, parseErr := redis.ParseURL(address)
+		if parseErr != nil {
+			t.Fatal(parseErr)
+		}
+		client := redis.NewClient(options)
+		defer client.Close()
+		var keys int64
+		keys, err = client.DBSize(ctx).Result()
+		n = int(keys)
+	default:
+		_, file, _ := strings.Cut(address, ":")
+		db, openErr := sql.Open("sqlite", "file:"+strings.TrimPrefix(file, "//"))
+		if openErr != nil {
+			t.Fatal(openErr)
+		}
+		defer db.Close()
+		err = db.QueryRowContext(ctx, query).Scan(&n)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 func (s *shop) post(user, key string, headers ...string) *httptest.ResponseRecorder {
@@ -239,7 +280,44 @@ func TestAHeldKeyIsEndedByAnOperatorAndItIsWrittenDown(t *testing.T) {
 		if out := s.must("list", "--stuck"); strings.Contains(out, "held") {
 			t.Error(out)
 		}
-		s.must("sweep")
+		s.must("sweep") // nothing of this is out of date
+		has(t, s.must("show", "there"), "completed")
+		has(t, s.must("show", "gone"), "completed")
+	})
+}
+
+// What is out of date goes, on a store that does not delete it by itself, and nothing
+// else does.
+func TestSweepDeletesWhatIsOutOfDate(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s *shop) {
+		for i := range 3 {
+			s.post("ann", fmt.Sprint("kept-", i))
+		}
+		short, err := s.guard.With(func(c *onceward.Config) { c.Retention = time.Millisecond })
+		if err != nil {
+			t.Fatal(err)
+		}
+		long := s.h
+		s.h = short.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(201) }))
+		for i := range 7 {
+			s.post("ann", fmt.Sprint("old-", i))
+		}
+		s.h = long
+		if w := s.post("ann", "held", "X-Fail"); w.Code != 500 {
+			t.Fatal(w.Code)
+		}
+		time.Sleep(20 * time.Millisecond)
+		out := s.must("sweep")
+		if !strings.HasPrefix(s.store, "redis") && !strings.Contains(out, "7") {
+			t.Errorf("sweep says %q, want that 7 are deleted", out)
+		}
+		if rows := s.rows(); rows != 4 {
+			t.Errorf("%d records are left, want 4", rows)
+		}
+		for _, key := range []string{"kept-0", "kept-1", "kept-2", "held"} {
+			s.must("show", key)
+		}
+		s.fails("no such record", "show", "old-0")
 	})
 }
 

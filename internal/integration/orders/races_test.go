@@ -90,10 +90,19 @@ func TestB022AWaiterEndsAtItsLimitWhateverTheOthersDo(t *testing.T) {
 				}
 			})
 		}
+		// How much of a wait is the machine's is told by one under the same load who is
+		// not to wait at all, before it and after it.
+		busy := func() time.Duration {
+			begin := time.Now()
+			s.send(request{key: "hot"})
+			return time.Since(begin)
+		}
+		least := busy()
 		begin := time.Now()
 		a := s.send(request{key: "hot", prefer: "wait=1"})
-		if took := time.Since(begin); took > 20*time.Second {
-			t.Errorf("a wait of 1 s took %v", took)
+		took := time.Since(begin)
+		if most := time.Second + 3*max(least, busy()) + 2*time.Second; took > most {
+			t.Errorf("a wait of 1 s took %v, want at most %v", took, most)
 		}
 		if o := a.outcome(); o != "executed" && o != "in-progress" {
 			t.Errorf("the waiter was answered %v", a)

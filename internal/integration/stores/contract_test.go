@@ -63,6 +63,10 @@ func sqliteContract(t *testing.T, open func(t testing.TB, file string) (powers, 
 			store, db := open(t, filepath.Join(t.TempDir(), "keys.db"))
 			return newEffects(t, store, db)
 		},
+		Faulty: func(t testing.TB, store onceward.Store) (onceward.Store, storetest.Lose) {
+			db, spy := openSpied(t, fileOf(t, store.(*withEffects).db))
+			return openStore(t, db, sqlitestore.Config{}), spy.loseOne
+		},
 	})
 }
 

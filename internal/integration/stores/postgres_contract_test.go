@@ -93,6 +93,20 @@ func pgContract(t *testing.T, cfg pgxstore.Config, unit time.Duration, open func
 			}
 			return n
 		},
+		Faulty: func(t testing.TB, store onceward.Store) (onceward.Store, storetest.Lose) {
+			pool := store.(*pgEffects).pool.Config()
+			c, dsn := newCutter(t, pool.ConnString())
+			faulty, err := pgxpool.ParseConfig(dsn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			through, err := pgxpool.NewWithConfig(context.Background(), faulty)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(through.Close)
+			return openPgStore(t, through, cfg), c.loseOne
+		},
 	})
 }
 

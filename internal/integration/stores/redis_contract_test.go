@@ -22,8 +22,46 @@ func TestRedisKeepsTheContract(t *testing.T) {
 		NoSweeper:    true, // Redis deletes by itself
 		NoTransactor: true, // and knows nothing of the application's data
 		New: func(t testing.TB) onceward.Store {
-			return openRedis(t, redisClient(t, servers.Redis(t)), redisstore.Config{})
+			client := redisClient(t, servers.Redis(t))
+			return &redisDirect{openRedis(t, client, redisstore.Config{}), client}
 		},
+		// The client repeats by itself what a lost connection left open; the next test
+		// is about one that does not.
+		Faulty: redisFaulty(0),
+	})
+}
+
+// redisDirect is a store with its client.
+type redisDirect struct {
+	*redisstore.Store
+	client *redis.Client
+}
+
+// redisFaulty opens a second store, through a cutter, whose client makes at most so
+// many retries; zero is the client's default.
+func redisFaulty(retries int) func(testing.TB, onceward.Store) (onceward.Store, storetest.Lose) {
+	return func(t testing.TB, store onceward.Store) (onceward.Store, storetest.Lose) {
+		opts := store.(*redisDirect).client.Options()
+		c, url := newCutter(t, fmt.Sprintf("redis://%s/%d", opts.Addr, opts.DB))
+		through := redisClient(t, url)
+		if retries != 0 {
+			opts := *through.Options()
+			opts.MaxRetries = retries
+			through = redis.NewClient(&opts)
+			t.Cleanup(func() { through.Close() })
+		}
+		return openRedis(t, through, redisstore.Config{}), c.loseOne
+	}
+}
+
+func TestRedisKeepsTheContractWithoutRetriesOfItsClient(t *testing.T) {
+	storetest.Run(t, storetest.Config{
+		NoSweeper: true, NoTransactor: true,
+		New: func(t testing.TB) onceward.Store {
+			client := redisClient(t, servers.Redis(t))
+			return &redisDirect{openRedis(t, client, redisstore.Config{}), client}
+		},
+		Faulty: redisFaulty(-1),
 	})
 }
 
@@ -32,6 +70,7 @@ func TestRedisKeepsTheContract(t *testing.T) {
 func TestRedisKeepsTheContractAcrossStores(t *testing.T) {
 	storetest.Run(t, storetest.Config{
 		NoSweeper: true, NoTransactor: true,
+		NoFaults: true, // TestRedisKeepsTheContract has them
 		New: func(t testing.TB) onceward.Store {
 			url := servers.Redis(t)
 			pair := &redisPair{}
@@ -84,6 +123,7 @@ func TestRedisKeepsTheContractBehindSentinel(t *testing.T) {
 	client := sentinelClient(t, servers.Sentinel(t))
 	storetest.Run(t, storetest.Config{
 		NoSweeper: true, NoTransactor: true,
+		NoFaults: true, // TestRedisKeepsTheContract has them
 		New: func(t testing.TB) onceward.Store {
 			return openRedis(t, client, redisstore.Config{
 				Prefix: ownPrefix(), Wait: redisstore.Wait{Replicas: 2, Timeout: 10 * time.Second},
@@ -110,6 +150,7 @@ func TestRedisKeepsTheContractInACluster(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			storetest.Run(t, storetest.Config{
 				NoSweeper: true, NoTransactor: true,
+				NoFaults: true, // TestRedisKeepsTheContract has them
 				New: func(t testing.TB) onceward.Store {
 					return openRedis(t, c.client, redisstore.Config{Prefix: ownPrefix(), Wait: c.wait})
 				},

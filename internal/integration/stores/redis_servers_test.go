@@ -122,6 +122,9 @@ func everyCall(t *testing.T, client redis.UniversalClient) {
 		store.Complete(ctx, c.Key, c.Token, testAnswer("done"), time.Hour),
 		func() error { _, _, err := store.Look(ctx, c.Key); return err }(),
 		func() error { _, err := store.List(ctx, onceward.Query{}); return err }(),
+		store.Audit(ctx, onceward.Audit{Who: "olga", Action: "release", Reason: "the bank says no", Key: c.Key, Token: c.Token}),
+		func() error { _, err := store.Audits(ctx, c.Key, 10); return err }(),
+		func() error { _, err := store.Audits(ctx, onceward.Key{}, 10); return err }(),
 		store.Forget(ctx, c.Key.Scope),
 	} {
 		if err != nil {

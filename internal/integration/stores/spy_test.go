@@ -44,6 +44,15 @@ func (s *spy) done(statement string, err error) error {
 	return err
 }
 
+// gave is done for a query.
+func (s *spy) gave(statement string, rows driver.Rows, err error) (driver.Rows, error) {
+	if lost := s.done(statement, err); err == nil && lost != nil {
+		rows.Close()
+		return nil, lost
+	}
+	return rows, err
+}
+
 // lose makes the spy lose what the database says to a statement that it has done.
 func (s *spy) lose(after func(statement string) error) {
 	s.mu.Lock()
@@ -119,7 +128,8 @@ func (c *spyConn) QueryContext(ctx context.Context, query string, args []driver.
 	if err := c.spy.sees(query); err != nil {
 		return nil, err
 	}
-	return c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
+	rows, err := c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
+	return c.spy.gave(query, rows, err)
 }
 
 func (c *spyConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
@@ -154,7 +164,8 @@ func (s *spyStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (d
 	if err := s.spy.sees(s.query); err != nil {
 		return nil, err
 	}
-	return s.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args)
+	rows, err := s.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args)
+	return s.spy.gave(s.query, rows, err)
 }
 
 // gate holds up the first statement with a prefix until it is opened.

@@ -323,7 +323,7 @@ func TestAReplayIsOnlyRead(t *testing.T) {
 	}
 }
 
-func fileOf(t *testing.T, db *sql.DB) string {
+func fileOf(t testing.TB, db *sql.DB) string {
 	t.Helper()
 	var seq int
 	var name, file string

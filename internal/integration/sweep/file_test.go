@@ -78,3 +78,5 @@ func (s memorySite) plan(string) plan                              { return plan
 func (s memorySite) upstream() (string, wire)                      { return "", nil }
 func (s memorySite) settle(context.Context, string, bool) error    { return nil }
 func (s memorySite) record(context.Context, string) (state, error) { return absent, nil }
+
+func (s memorySite) lapsed(context.Context, string) (bool, error) { return false, nil }

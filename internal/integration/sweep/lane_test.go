@@ -17,7 +17,8 @@ const (
 	// lease is a victim's. It is renewed at one third.
 	lease = time.Second
 	// margin is what a busy machine may need beyond a lease, or beyond what stands
-	// for one, until a repeat is told how things are.
+	// for one, until a repeat is told how things are. That nobody waits longer than a
+	// lease is judged by the store's clock (lane.takeOver), not by this.
 	margin = 3 * time.Second
 )
 
@@ -229,12 +230,34 @@ func (l *lane) killed(ctx context.Context, key string, victim *process, first <-
 		}
 	}
 	answers := []answer{<-first}
-	last, tries, waited := repeat(ctx, l.healthy.url, key, l.freedWithin())
+	last, tries, waited := l.takeOver(ctx, key, l.freedWithin(), r)
 	answers = append(answers, tries...)
 	r.waited, r.wedged = waited, !last.final()
 	_, tries, _ = repeat(ctx, l.healthy.url, key, l.freedWithin())
 	answers = append(answers, tries...)
 	return l.judge(ctx, key, want, answers, r)
+}
+
+// takeOver is repeat at the healthy process for a key whose owner is dead or stopped.
+// No key stays wedged longer than its lease: whoever asks when the lease is over, by
+// the store's own clock, is not told that it is still in progress.
+func (l *lane) takeOver(ctx context.Context, key string, limit time.Duration, r *result) (last answer, tries []answer, waited time.Duration) {
+	for begun := time.Now(); ; {
+		lapsed, err := l.site.lapsed(ctx, key)
+		if err != nil {
+			r.fault("before a repeat: %v", err)
+		}
+		last = send(ctx, l.healthy.url, key)
+		tries = append(tries, last)
+		waited = time.Since(begun)
+		if lapsed && last.err == nil && last.status == "in-progress" {
+			r.fault("the lease was over, and a repeat sent after that is told %v", last)
+		}
+		if last.final() || waited > limit {
+			return last, tries, waited
+		}
+		time.Sleep(25 * time.Millisecond)
+	}
 }
 
 // afterKill says what must come of what a dead victim has left.
@@ -278,7 +301,7 @@ func (l *lane) stopped(ctx context.Context, key string, victim *process, first <
 	if locked {
 		limit = lease + 500*time.Millisecond // it lasts until the process is woken
 	}
-	last, tries, waited := repeat(ctx, l.healthy.url, key, limit)
+	last, tries, waited := l.takeOver(ctx, key, limit, r)
 	r.waited = waited
 	switch {
 	case !last.final() && locked:

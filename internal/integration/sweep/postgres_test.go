@@ -138,6 +138,10 @@ func (s postgresSite) record(ctx context.Context, key string) (state, error) {
 	return look(ctx, s.store, key)
 }
 
+func (s postgresSite) lapsed(ctx context.Context, key string) (bool, error) {
+	return lapsed(ctx, s.store, key)
+}
+
 func (s postgresSite) effects(ctx context.Context, key string) (n int, err error) {
 	err = s.pool.QueryRow(ctx, `SELECT count(*) FROM effects WHERE key = $1`, key).Scan(&n)
 	return n, err

@@ -79,6 +79,10 @@ func (s redisSite) record(ctx context.Context, key string) (state, error) {
 	return look(ctx, s.store, key)
 }
 
+func (s redisSite) lapsed(ctx context.Context, key string) (bool, error) {
+	return lapsed(ctx, s.store, key)
+}
+
 // settle waits until a dead victim's connections are gone. A server that has got a
 // command executes it, in the order of what arrives.
 func (s redisSite) settle(ctx context.Context, name string, dead bool) error {
@@ -140,6 +144,10 @@ func (s redisGroup) upstream() (string, wire) { return "", nil }
 
 func (s redisGroup) record(ctx context.Context, key string) (state, error) {
 	return look(ctx, s.store, key)
+}
+
+func (s redisGroup) lapsed(ctx context.Context, key string) (bool, error) {
+	return lapsed(ctx, s.store, key)
 }
 
 func (s redisGroup) settle(context.Context, string, bool) error {

@@ -77,6 +77,9 @@ type site interface {
 	upstream() (addr string, messages wire)
 	// record says where a key's record stands.
 	record(ctx context.Context, key string) (state, error)
+	// lapsed reports whether a key is claimed under a lease that is over, by the
+	// store's own clock, and may be taken over.
+	lapsed(ctx context.Context, key string) (bool, error)
 	// effects counts a key's effects.
 	effects(ctx context.Context, key string) (int, error)
 	// settle waits until the server has done all that it has received from a victim
@@ -94,6 +97,16 @@ const (
 	inProgress state = "in progress"
 	completed  state = "completed"
 )
+
+// lapsed asks a store whether a key's lease is over.
+func lapsed(ctx context.Context, l onceward.Looker, key string) (bool, error) {
+	scope, err := onceward.Unscoped(nil)
+	if err != nil {
+		return false, err
+	}
+	rec, found, err := l.Look(ctx, onceward.NewKey(scope, key))
+	return found && rec.State == onceward.InProgress && !rec.Held && rec.LeaseLeft <= 0, err
+}
 
 // look asks a store for the state of a key's record.
 func look(ctx context.Context, l onceward.Looker, key string) (state, error) {

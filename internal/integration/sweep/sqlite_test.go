@@ -111,6 +111,10 @@ func (s sqliteSite) record(ctx context.Context, key string) (state, error) {
 	return look(ctx, s.store, key)
 }
 
+func (s sqliteSite) lapsed(ctx context.Context, key string) (bool, error) {
+	return lapsed(ctx, s.store, key)
+}
+
 func (s sqliteSite) effects(ctx context.Context, key string) (n int, err error) {
 	err = s.db.QueryRowContext(ctx, sqliteFind, key).Scan(new(int), &n)
 	return n, err

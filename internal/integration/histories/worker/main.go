@@ -3,7 +3,7 @@
 // built without the race detector when the test is not.
 //
 //	worker history -store sqlite:FILE -plan JSON -out FILE
-//	worker serve -store sqlite:FILE -effects FILE
+//	worker serve -store sqlite:FILE -effects FILE [-atomic]
 //
 // It says "ready" when its store is open and begins with the first line of
 // standard input; when that ends, because the test is gone, so does the worker.
@@ -39,6 +39,7 @@ func run(args []string) error {
 	out := flags.String("out", "", "where the history goes")
 	var s setting
 	flags.StringVar(&s.effects, "effects", "", "the file that gets a line for each run of the handler")
+	flags.BoolVar(&s.atomic, "atomic", false, "claim, effect and answer in one transaction: Guard.Atomic")
 	flags.DurationVar(&s.lease, "lease", 0, "onceward.Config.Lease")
 	flags.DurationVar(&s.retention, "retention", 0, "onceward.Config.Retention")
 	flags.Float64Var(&s.lose, "lose", 0, "the share of the store's answers that get lost")

@@ -23,6 +23,7 @@ import (
 // setting is how a worker serves.
 type setting struct {
 	address, effects string
+	atomic           bool
 	lease, retention time.Duration
 	lose             float64
 	seed             uint64
@@ -36,7 +37,8 @@ type setting struct {
 //	end       closes everything and says, as a histories.Left, what is left
 //
 // The handler of POST /?sleep=D takes that time and then has its effect: a line
-// with the key in the file of effects.
+// with the key in the file of effects; with atomic, a row with the key in the store's
+// own database, in the transaction that keeps the answer.
 func serve(ctx context.Context, s setting) error {
 	before := histories.Beginning()
 	store, err := histories.Open(ctx, s.address)
@@ -48,7 +50,7 @@ func serve(ctx context.Context, s setting) error {
 		return err
 	}
 	guarded := store.Store
-	if s.lose > 0 {
+	if s.lose > 0 && !s.atomic { // a Lossy is no Transactor
 		guarded = histories.NewLossy(store.Store, s.lose, s.seed)
 	}
 	guard, err := onceward.New(guarded, onceward.Unscoped, onceward.Config{Lease: s.lease, Retention: s.retention, Require: true})
@@ -56,8 +58,15 @@ func serve(ctx context.Context, s setting) error {
 		return err
 	}
 	var runs atomic.Int64
+	wrap, effect := guard.Handler, func(_ context.Context, key string) error {
+		_, err := effects.WriteString(key + "\n")
+		return err
+	}
+	if s.atomic {
+		wrap, effect = guard.Atomic, store.Effect
+	}
 	mux := http.NewServeMux()
-	mux.Handle("POST /", guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	mux.Handle("POST /", wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key := r.Header.Get("Idempotency-Key")
 		body, err := io.ReadAll(r.Body)
 		if err != nil || string(body) != key {
@@ -67,7 +76,7 @@ func serve(ctx context.Context, s setting) error {
 		if d, err := time.ParseDuration(r.URL.Query().Get("sleep")); err == nil {
 			time.Sleep(d)
 		}
-		if _, err := effects.WriteString(key + "\n"); err != nil {
+		if err := effect(r.Context(), key); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
