@@ -101,9 +101,9 @@ export function createOutbox({
     try {
       const { entries, meta } = await store.read();
       const line = entries.filter((e) => e.owner === meta.owner && inLine(e));
-      return { type: 'outbox', pending: waiting(line, now(), cfg.softLimit), entries, events, stored: true };
+      return { type: 'outbox', pending: waiting(line, now(), cfg.softLimit), owner: meta.owner ?? '', entries, events, stored: true };
     } catch {
-      return { type: 'outbox', pending: 0, entries: [], events, stored: false };
+      return { type: 'outbox', pending: 0, owner: '', entries: [], events, stored: false };
     }
   }
 

@@ -43,6 +43,7 @@ type frame struct {
 	Device  bool // the page should tell its zone
 	Body    any
 	Private bool
+	Known   bool // somebody has looked who is signed in
 }
 
 // flash is a line about what has just been done, with a way back: what the
@@ -63,6 +64,8 @@ func (a *App) render(w http.ResponseWriter, r *http.Request, status int, name, t
 		Flash: a.flash(r, v),
 	}
 	script := a.cfg.Outbox
+	script.Unknown = !known(r)
+	f.Known = !script.Unknown
 	if v.user.ID != "" {
 		script.Owner = outbox.Tag(a.cfg.Secret, v.user.ID)
 	}
