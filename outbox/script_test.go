@@ -73,7 +73,7 @@ func TestEveryNameInTheConfigurationIsRead(t *testing.T) {
 	if err := json.Unmarshal([]byte(metas(t, page)["outbox-config"]), &got); err != nil {
 		t.Fatal(err)
 	}
-	if n := reflect.TypeFor[outbox.ScriptConfig]().NumField() - 3; len(got) != n { // Owner, Nonce and NoKit are no part of it
+	if n := reflect.TypeFor[outbox.ScriptConfig]().NumField() - 4; len(got) != n { // Owner, Unknown, Nonce and NoKit are no part of it
 		t.Errorf("%d names for %d fields", len(got), n)
 	}
 	if got["retention"] != -1.0 {

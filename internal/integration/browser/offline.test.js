@@ -110,7 +110,7 @@ for (const engine of /** @type {const} */ (['chromium', 'firefox', 'webkit'])) {
 
       await screen.tab.goto(`${screen.url}/settings`);
       await screen.tab.click('[data-outbox-logout] button');
-      await screen.tab.waitFor('the first page', () => location.pathname === '/' || location.pathname === '/auth/login');
+      await screen.tab.waitFor('the page of the login', () => location.pathname === '/auth/login');
       await until('no page is kept', async () => (await kept(screen)).length === 0);
       await scene.network.mode('offline');
       await opensUnkept(screen, '/settings');
@@ -128,7 +128,7 @@ for (const engine of /** @type {const} */ (['chromium', 'firefox', 'webkit'])) {
       await screen.tab.goto(`${screen.url}/settings`);
       await screen.tab.click('[data-outbox-logout] button');
       await screen.tab.click('[data-act="leave.keep"]');
-      await screen.tab.waitFor('the first page', () => location.pathname === '/' || location.pathname === '/auth/login');
+      await screen.tab.waitFor('the page of the login', () => location.pathname === '/auth/login');
       await scene.network.good();
 
       await anna.logIn(screen, boris.login);

@@ -49,7 +49,7 @@ func TestAPageThatDoesNotKnowWhoIsSignedInLogsNobodyOut(t *testing.T) {
 		}
 	}
 	// The same bytes for everybody, in the language that the worker wants.
-	for lang, head := range map[string]string{"ru": "Нет сети", "en": "No network"} {
+	for lang, head := range map[string]string{"ru": "Нет сети", "en": "You are offline"} {
 		path := "/offline?lang=" + lang
 		hers, nobodys := w.anna.get(path).body, w.do(w.browser(), "GET", path, "", "Accept-Language", "ru").body
 		if hers != nobodys || !strings.Contains(hers, head) {
