@@ -62,7 +62,12 @@ for (const engine of /** @type {const} */ (['chromium', 'firefox', 'webkit'])) {
       await comesByTheLogin(anna);
       await has(anna, physics);
       const [{ id }] = await anna.tasks();
-      await keeps(screen, ['/today']);
+      await screen.tab.reload(); // what is kept is the page as it was loaded
+      await screen.ready();
+      await screen.tab.waitFor('the page with the task is kept', async title => {
+        const page = await caches.match('/today');
+        return page && (await page.text()).includes(title);
+      }, physics);
       const [pages] = await kept(screen);
       await scene.network.mode('offline');
       await screen.tap(physics);
