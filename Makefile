@@ -25,7 +25,7 @@ lint: ## gofmt, go vet, staticcheck
 browsers: ## the browser tests whole: every scenario on every engine
 	@ONCEWARD_BROWSERS=all $(SUITE) browsers
 
-demo: ## the same taps over the same bad network, without Onceward and with it
+demo: ## the same taps over the same bad network, without Onceward and with it (about two minutes; in Russian if LANG is)
 	@$(SUITE) -install browsers
 	@node internal/integration/browser/demo.js
 

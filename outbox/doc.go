@@ -14,6 +14,10 @@
 // refuses a worker script that was redirected to a login page. [Owned] wraps the
 // function that tells the guard whose key it is.
 //
+// Browsers run a service worker in a secure context only: https, or localhost and
+// 127.0.0.1. A phone that opens the app by plain http at an address of the local
+// network has no outbox: its changes have their keys, and none is kept.
+//
 // Do not use it for what only makes sense now (signing in, paying, codes from a
 // text message): such requests are not announced and behave as ever. It merges
 // nothing: of two changes of one thing, the one that arrives last stays.

@@ -101,9 +101,9 @@ export function createOutbox({
     try {
       const { entries, meta } = await store.read();
       const line = entries.filter((e) => e.owner === meta.owner && inLine(e));
-      return { type: 'outbox', pending: waiting(line, now(), cfg.softLimit), entries, events, stored: true };
+      return { type: 'outbox', pending: waiting(line, now(), cfg.softLimit), owner: meta.owner ?? '', entries, events, stored: true };
     } catch {
-      return { type: 'outbox', pending: 0, entries: [], events, stored: false };
+      return { type: 'outbox', pending: 0, owner: '', entries: [], events, stored: false };
     }
   }
 
@@ -255,6 +255,22 @@ export function createOutbox({
       () => false,
     );
 
+  let doubted = false;
+
+  /**
+   * Somebody else answered, while our own server answers too: then it is hardly a
+   * captive portal, and the person cannot mend it.
+   *
+   * @param {Entry} entry
+   * @param {import('./types.js').Answer} answer
+   */
+  async function doubt({ method, url }, { status }) {
+    if (doubted) return;
+    doubted = true;
+    doubted = await ping();
+    if (doubted) console.error(`outbox: ${method} ${url} got ${status || 'a redirect'} without a word of the guard, and waits: is outbox.Edge outermost?`);
+  }
+
   /**
    * Sends one entry that is marked as being sent, and does what the answer says.
    * The lock is held.
@@ -295,6 +311,7 @@ export function createOutbox({
     if (!goOn) release(mark);
     else if (!final) for (const l of asking()) l.close({ kind: 'queued' });
     if (v === 'unguarded') console.error(`outbox: ${entry.method} ${entry.url} is not guarded; a repeat of it does the work again`);
+    if (v === 'odd') void doubt(entry, answer);
     const event = { ...about(entry), kind: isDone(v) ? 'delivered' : v, live, status: answer.status, text, html: '', trigger: get('HX-Trigger') };
     if (entry.headers['hx-request'] && /^text\/html/i.test(get('Content-Type') ?? '') && answer.body.byteLength <= cfg.maxHTML) {
       event.html = new TextDecoder().decode(answer.body);

@@ -47,6 +47,33 @@ test('B131: behind a captive portal nothing is called stuck: no pong comes', asy
   assert.deepEqual([w.entries()[0].odd > 8, w.entries()[0].state], [true, 'waiting']);
 });
 
+for (const { how, net, portal, says } of [
+  { how: 'where somebody else answers and our server too, the developer is told, once', net: 'firewall', portal: false, says: 1 },
+  { how: 'a captive portal is no fault of the developer’s', net: 'portal', portal: true, says: 0 },
+  { how: 'nor is a deploy', net: '502', portal: false, says: 0 },
+]) {
+  test(`a forgotten Edge: ${how}`, async () => {
+    const w = world();
+    const a = w.program();
+    w.net = net;
+    w.portal = portal;
+    /** @type {string[]} */
+    const said = [];
+    const error = console.error;
+    console.error = (x) => said.push(x);
+    a.tap('1');
+    a.tap('2');
+    for (let i = 0; i < 5; i++) {
+      void a.outbox.flush(true);
+      await w.clock.go(10_000);
+    }
+    console.error = error;
+    assert.equal(said.length, says, said.join());
+    if (says) assert.match(said[0], /^outbox: POST \S+ got 403 without a word of the guard, and waits: is outbox\.Edge outermost/);
+    assert.equal(w.entries().length, 2);
+  });
+}
+
 test('a deploy never counts as stuck, however long it takes', async () => {
   const w = world();
   const a = w.program();

@@ -277,7 +277,7 @@ function drawItem(e, item) {
     const state = stateOf(e);
     if (state === 'login' && config.login) actions.push(loginLink());
     if (state === 'refused') actions.push(button('retry', () => outbox.retry(e.key)));
-    if (state === 'waiting' || state === 'stuck' || state === 'old') actions.push(button('send', () => outbox.retry(e.key)));
+    if (state === 'stuck' || state === 'old') actions.push(button('send', () => outbox.retry(e.key)));
     if (state === 'ask') {
       const check = async () => {
         item.note.textContent = '';
@@ -385,7 +385,8 @@ function askToLeave(form, by) {
   const leave = () => {
     form.dataset.outboxLogout = 'yes';
     ask.close();
-    form.requestSubmit(by);
+    // Within half a second it would pass for the first tap's second.
+    setTimeout(() => form.requestSubmit(by), 500);
   };
   const send = button('leave.send', async () => {
     note.textContent = say('sending');

@@ -21,8 +21,11 @@ import { inLine } from './waits.js';
 const meta = (/** @type {string} */ name) => document.querySelector(`meta[name="${name}"]`)?.getAttribute('content');
 const said = JSON.parse(meta('outbox-config') || '{}');
 const cfg = { prefix: '/outbox/', scope: '/', softLimit: 8_000, maxBody: 1 << 20, keyField: '_key', queuedHeader: 'X-Outbox-Queued', kickEvery: 5_000, ...said };
-// Absent: the page says nothing of who is signed in; empty: nobody is.
+// Absent: the page does not know who is signed in; empty: nobody is.
 const owner = meta('outbox-owner');
+// Whose line is shown. A page that does not know shows that of whoever the worker
+// sends for; it asks for nothing in their name.
+let whose = owner ?? '';
 // The page that was loaded last knows best who that is.
 const since = Date.now();
 
@@ -54,7 +57,7 @@ let here;
 let tries = 0;
 
 class Outbox extends EventTarget {
-  snapshot = { ...summary([], owner ?? '', since, cfg.softLimit), stored: true, controlled: controlled() };
+  snapshot = { ...summary([], whose, since, cfg.softLimit), stored: true, controlled: controlled() };
 
   /** Sends it now. @param {string} key @returns what it is then: waiting, sending, gone */
   retry = (key) => decide('retry', key);
@@ -135,11 +138,11 @@ async function decide(what, key) {
  */
 async function kick(reset, tell) {
   arm();
-  const who = { owner, since, headers: cfg.headers };
-  if (controlled()) return workers.controller?.postMessage({ type: 'flush', ...who, reset, tell });
+  const told = { owner, since, headers: cfg.headers };
+  if (controlled()) return workers.controller?.postMessage({ type: 'flush', ...told, reset, tell });
   if (!able || owner == null) return;
   const l = await local();
-  await l.outbox.greet({ ...who, owner });
+  await l.outbox.greet({ ...told, owner });
   void l.outbox.flush(reset);
   hear(await l.outbox.state());
 }
@@ -147,7 +150,7 @@ async function kick(reset, tell) {
 /** A worker that was stopped does not wake by itself: while anything is unsent, every page that is seen kicks it. */
 function arm() {
   clearTimeout(timer);
-  const head = entries.find((e) => e.owner === owner && inLine(e));
+  const head = entries.find((e) => e.owner === whose && inLine(e));
   if (!head || document.visibilityState !== 'visible') return;
   const wait = head.state === 'sending' ? cfg.kickEvery : head.nextAt - Date.now();
   timer = setTimeout(kick, Math.min(cfg.kickEvery, wait > 0 ? wait + 10 : 1_000));
@@ -158,6 +161,7 @@ function hear(m) {
   if (m?.type === 'outbox-placed') flights.placed(m.key);
   if (m?.type !== 'outbox') return;
   ({ entries, stored } = m);
+  whose = owner ?? m.owner ?? '';
   heard();
   // A row shows its wish until the late answer is in its place.
   const put = Promise.all(m.events.filter((/** @type {any} */ e) => e.owner === owner).map(flights.tell));
@@ -165,7 +169,7 @@ function hear(m) {
 }
 
 function show() {
-  const next = { ...summary(entries, owner ?? '', Date.now(), cfg.softLimit), stored, controlled: controlled() };
+  const next = { ...summary(entries, whose, Date.now(), cfg.softLimit), stored, controlled: controlled() };
   outbox.snapshot = next;
   intents.restore(next.entries);
   const text = JSON.stringify(next);

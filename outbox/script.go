@@ -12,8 +12,16 @@ import (
 // own defaults, which line.js lists; durations are told in whole milliseconds.
 type ScriptConfig struct {
 	// Owner is [Tag] of whoever is signed in, the first secret's. Empty means
-	// nobody: then nothing is announced and nothing is sent.
+	// nobody: then nothing is announced, and the worker sends nothing until a page
+	// has an owner again. It is a log-out.
 	Owner string
+	// Unknown is for a page that is printed without looking who is signed in: one
+	// that a worker keeps and shows, to whoever it may be, when there is no
+	// network, or an error page of what stands before authentication. It has no
+	// owner, not even an empty one, so it is no log-out; it announces nothing and
+	// registers nothing; the kit shows what waits of whoever the worker sends for.
+	// Owner and Headers are not printed.
+	Unknown bool
 
 	// Prefix is where [Handler] is mounted. Empty means "/outbox/".
 	Prefix string
@@ -112,6 +120,9 @@ func (c ScriptConfig) forScripts(prefix string) scriptJSON {
 	if c.ClassicWorker {
 		j.WorkerType = "classic"
 	}
+	if c.Unknown {
+		j.Worker, j.WorkerType, j.Headers = "", "", nil
+	}
 	if c.Retention < 0 {
 		j.Retention = -1
 	}
@@ -119,8 +130,8 @@ func (c ScriptConfig) forScripts(prefix string) scriptJSON {
 }
 
 var scriptTemplate = template.Must(template.New("script").Parse(
-	`<meta name="outbox-owner" content="{{.Owner}}">
-<meta name="outbox-config" content="{{.JSON}}">
+	`{{if not .Unknown}}<meta name="outbox-owner" content="{{.Owner}}">
+{{end}}<meta name="outbox-config" content="{{.JSON}}">
 {{if not .NoKit}}<link rel="stylesheet" href="{{.Prefix}}kit.css"{{template "nonce" .Nonce}}>
 {{end}}<script type="module" src="{{.Prefix}}page.js"{{template "nonce" .Nonce}}></script>
 {{if not .NoKit}}<script type="module" src="{{.Prefix}}kit.js"{{template "nonce" .Nonce}}></script>
@@ -128,8 +139,9 @@ var scriptTemplate = template.Must(template.New("script").Parse(
 
 // Script is what a page's head needs: the owner's tag, the configuration and the
 // tags that load the scripts and the kit. Print it into every page of the
-// application, those for people who are not signed in too: a page without an
-// owner is how the worker learns of a log-out.
+// application that knows who is signed in, those for people who are not signed in
+// too: an empty owner is how the worker learns of a log-out. A page that does not
+// know (ScriptConfig.Unknown) must say nothing of it, or leave Script out.
 //
 // It panics if Prefix does not begin and end with a slash.
 func Script(cfg ScriptConfig) template.HTML {

@@ -73,7 +73,7 @@ func TestEveryNameInTheConfigurationIsRead(t *testing.T) {
 	if err := json.Unmarshal([]byte(metas(t, page)["outbox-config"]), &got); err != nil {
 		t.Fatal(err)
 	}
-	if n := reflect.TypeFor[outbox.ScriptConfig]().NumField() - 3; len(got) != n { // Owner, Nonce and NoKit are no part of it
+	if n := reflect.TypeFor[outbox.ScriptConfig]().NumField() - 4; len(got) != n { // Owner, Unknown, Nonce and NoKit are no part of it
 		t.Errorf("%d names for %d fields", len(got), n)
 	}
 	if got["retention"] != -1.0 {
@@ -117,4 +117,19 @@ func ExampleScript() {
 	// <meta name="outbox-owner" content="KhyJIJAfRC2R1RB43p6LoQ">
 	// <meta name="outbox-config" content="{&#34;prefix&#34;:&#34;/outbox/&#34;,&#34;worker&#34;:&#34;/outbox/sw.js&#34;}">
 	// <script type="module" src="/outbox/page.js"></script>
+}
+
+// To the worker an empty owner is a log-out; a page that does not know has none.
+func TestAPageThatDoesNotKnowWhoIsSignedInSaysNothingOfIt(t *testing.T) {
+	page := string(outbox.Script(outbox.ScriptConfig{Unknown: true, Owner: "tag", Login: "/login", Headers: map[string]string{"X-CSRF-Token": "hers"}}))
+	m := metas(t, page)
+	if _, ok := m["outbox-owner"]; ok || strings.Contains(page, "tag") || strings.Contains(page, "hers") {
+		t.Errorf("it says who it is:\n%s", page)
+	}
+	if c := m["outbox-config"]; !strings.Contains(c, `"worker":""`) || !strings.Contains(c, `"login":"/login"`) {
+		t.Errorf("config %s", c)
+	}
+	if !strings.Contains(page, "/outbox/kit.js") {
+		t.Error("it has no kit")
+	}
 }

@@ -121,11 +121,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 			return err
 		}
 	}
-	listener, err := net.Listen("tcp", *addr)
+	listener, err := listen(*addr)
 	if err != nil {
-		return fmt.Errorf("planner: %w", err)
+		return err
 	}
-	fmt.Fprintf(stdout, "planner: http://%s, data in %s\n", listener.Addr(), *data)
+	announce(stdout, listener.Addr(), *data)
 
 	sweeping, stopSweeping := context.WithCancel(ctx)
 	swept := make(chan struct{})

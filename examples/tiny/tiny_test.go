@@ -17,7 +17,7 @@ import (
 	"testing"
 )
 
-var steps = []string{"1-toggle", "2-state", "3-key", "4-outbox"}
+var steps = []string{"0-toggle", "1-state", "2-key", "3-outbox"}
 
 var binaries string // the folder with the built programs
 
@@ -166,8 +166,8 @@ func TestEveryStepIsAPageWithAListAndABox(t *testing.T) {
 	}
 }
 
-func TestStep1ARepeatedTapTakesTheTickAway(t *testing.T) {
-	a := start(t, "1-toggle")
+func TestBeforeTheStepsARepeatedTapTakesTheTickAway(t *testing.T) {
+	a := start(t, "0-toggle")
 	a.submit("/tasks", "text", "milk")
 	a.submit("/tasks/0/toggle")
 	a.want("after one tap", 1, 1)
@@ -175,7 +175,7 @@ func TestStep1ARepeatedTapTakesTheTickAway(t *testing.T) {
 	a.want("after the same tap again", 1, 0)
 }
 
-func TestStep2ARepeatedTapChangesNothing(t *testing.T) {
+func TestFromStep1OnARepeatedTapChangesNothing(t *testing.T) {
 	for _, step := range steps[1:] {
 		t.Run(step, func(t *testing.T) {
 			a := start(t, step)
@@ -205,7 +205,7 @@ func TestStep2ARepeatedTapChangesNothing(t *testing.T) {
 	}
 }
 
-func TestSteps1And2ARepeatedAddAddsTwice(t *testing.T) {
+func TestBeforeStep2ARepeatedAddAddsTwice(t *testing.T) {
 	for _, step := range steps[:2] {
 		t.Run(step, func(t *testing.T) {
 			a := start(t, step)
@@ -217,7 +217,7 @@ func TestSteps1And2ARepeatedAddAddsTwice(t *testing.T) {
 	}
 }
 
-func TestStep3ARepeatedAddAddsOnce(t *testing.T) {
+func TestFromStep2OnARepeatedAddAddsOnce(t *testing.T) {
 	for _, step := range steps[2:] {
 		t.Run(step, func(t *testing.T) {
 			a := start(t, step)
@@ -250,8 +250,8 @@ func TestStep3ARepeatedAddAddsOnce(t *testing.T) {
 	}
 }
 
-func TestStep4ServesTheBrowsersHalf(t *testing.T) {
-	a := start(t, "4-outbox")
+func TestStep3ServesTheBrowsersHalf(t *testing.T) {
+	a := start(t, "3-outbox")
 	page := a.page()
 	scripts := regexp.MustCompile(`<script type="module" src="([^"]+)"></script>`).FindAllStringSubmatch(page, -1)
 	if len(scripts) == 0 {
@@ -273,8 +273,8 @@ func TestStep4ServesTheBrowsersHalf(t *testing.T) {
 
 // What the worker sends: named, with the page's owner, and wanting an answer
 // that it can read.
-func TestStep4AnswersTheWorker(t *testing.T) {
-	a := start(t, "4-outbox")
+func TestStep3AnswersTheWorker(t *testing.T) {
+	a := start(t, "3-outbox")
 	m := regexp.MustCompile(`<meta name="outbox-owner" content="([^"]+)">`).FindStringSubmatch(a.page())
 	if m == nil {
 		t.Fatal("the page names no owner")

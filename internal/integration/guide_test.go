@@ -79,7 +79,7 @@ func TestTheGuideHasTheThreeStepsInOrder(t *testing.T) {
 func TestTheGuidesFirstStepIsTwoLines(t *testing.T) {
 	sections, _ := guide(t)
 	wantSaid(t, sections, firstStep, "Do this even if you do nothing else.", "two lines", "saves you from the double click")
-	before, after := readRepository(t, "examples/tiny/1-toggle/main.go"), readRepository(t, "examples/tiny/2-state/main.go")
+	before, after := readRepository(t, "examples/tiny/0-toggle/main.go"), readRepository(t, "examples/tiny/1-state/main.go")
 	for _, line := range []struct{ there, here string }{
 		{`t.Done = !t.Done`, `t.Done = completed`},
 		{`<button>{{if .Done}}`, `value="{{not .Done}}"`},

@@ -86,7 +86,7 @@ test('the list takes the focus and keeps it, Escape gives it back, and nothing b
     assert.equal(at.page, false, `Tab reaches what is behind the list: ${JSON.stringify(at)}`);
     if (at.dialog) acts.add(at.act);
   }
-  for (const act of ['send', 'copy', 'discard', 'close']) assert.ok(acts.has(act), `Tab does not reach ${act}: ${[...acts]}`);
+  for (const act of ['copy', 'discard', 'flush', 'close']) assert.ok(acts.has(act), `Tab does not reach ${act}: ${[...acts]}`);
   await screen.tab.raw.key('Escape');
   await screen.tab.waitFor('the list is closed', () => !document.querySelector('dialog[open]'));
   assert.equal((await focus()).act, 'look');
@@ -228,7 +228,7 @@ describe('light and dark', () => {
       assert.deepEqual(low, []);
       await screen.openList();
       await screen.tab.screenshot(join(pictures, `list-${scheme}.png`));
-      assert.deepEqual(await contrast(screen, ['.outbox-title', '.outbox-label', '.outbox-meta', '.outbox-item [data-act=send]', '.outbox-item [data-act=discard]', '[data-act=close]']), []);
+      assert.deepEqual(await contrast(screen, ['.outbox-title', '.outbox-label', '.outbox-meta', '[data-act=flush]', '.outbox-item [data-act=discard]', '[data-act=close]']), []);
     });
   }
 });

@@ -3,6 +3,9 @@
 // is written before anybody thinks of the network, then on ours. Nothing here is
 // canned: a real browser, real programs, and what their databases say. It ends
 // with 1 if the one did no harm or the other did any.
+//
+// It speaks the language of LC_ALL, LC_MESSAGES or LANG, or that of --lang=ru or
+// --lang=en; of those two, English unless it is Russian.
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { open } from './engines.js';
@@ -10,8 +13,67 @@ import { BadNetwork } from './fault.js';
 import { sleep, sql, startServer, tempFolder, until } from './processes.js';
 import { Screen } from './screen.js';
 
-const homework = 'Физика: задачи 12–15';
-const training = 'Тренировка';
+const ru = {
+  locale: 'ru-RU',
+  homework: 'Физика: задачи 12–15',
+  training: 'Тренировка',
+  weekly: 'каждый понедельник',
+  noAnswer: 'нет ответа',
+  answer: 'ответ',
+  controlled: 'воркер управляет страницей',
+  off: '— сеть выключена —',
+  on: '— сеть включена —',
+  badge: 'значок очереди виден',
+  queued: 'в очереди',
+  circle: (/** @type {boolean | undefined} */ done) => `кружок закрашен: ${done}, больше на экране ничего`,
+  left: 'осталось в очереди',
+  nobody: 'прошло пять секунд, никто ничего не повторил',
+  lost: '— ответ на первое нажатие потеряется —',
+  taps: ['первое', 'второе', 'третье'],
+  tap: (/** @type {string} */ which, /** @type {string | null} */ done) => `${which} нажатие на «Тренировка», кружок закрашен: ${done}`,
+  names: (/** @type {number} */ n) => `, имён у них: ${n}`,
+  itself: '; браузер сам повторил тот, что остался без ответа',
+  sent: (/** @type {number} */ n) => `нажатий три, до сервера дошло запросов: ${n}`,
+  without: '=== без Onceward: POST /tasks/{id}/toggle, и ничего больше ===',
+  with: '=== с Onceward: те же нажатия, та же сеть ===',
+  table: ['                                  без Onceward   с Onceward', 'потеряно нажатий                 ', 'тренировок в следующий раз       '],
+};
+/** @type {typeof ru} */
+const en = {
+  locale: 'en-GB',
+  homework: 'Physics: problems 12–15',
+  training: 'Training',
+  weekly: 'every Monday',
+  noAnswer: 'no answer',
+  answer: 'answer',
+  controlled: 'a worker controls the page',
+  off: '— the network is off —',
+  on: '— the network is on —',
+  badge: 'the strip can be seen',
+  queued: 'in the queue',
+  circle: done => `the circle is filled: ${done}; nothing else on the screen`,
+  left: 'left in the queue',
+  nobody: 'five seconds later nobody has repeated anything',
+  lost: '— the answer to the first tap will be lost —',
+  taps: ['first', 'second', 'third'],
+  tap: (which, done) => `${which} tap on “Training”, the circle is filled: ${done}`,
+  names: n => `, under ${n} names`,
+  itself: '; the browser itself repeated the one that got no answer',
+  sent: n => `three taps; requests that reached the server: ${n}`,
+  without: '=== without Onceward: POST /tasks/{id}/toggle, and nothing else ===',
+  with: '=== with Onceward: the same taps, the same network ===',
+  table: ['                              without Onceward  with Onceward', 'taps lost                        ', 'trainings the next time          '],
+};
+
+/**
+ * The language that whoever starts the demo wants.
+ * @param {string[]} args
+ * @param {Record<string, string | undefined>} env
+ */
+export const language = (args, env) =>
+  /^ru/i.test(args.find(a => a.startsWith('--lang='))?.slice(7) ?? (env.LC_ALL || env.LC_MESSAGES || env.LANG || '')) ? 'ru' : 'en';
+const t = { ru, en }[language(process.argv.slice(2), process.env)];
+const { homework, training } = t;
 
 /** @param {string} line */
 const say = (line = '') => console.log(line);
@@ -92,9 +154,9 @@ function answers({ context }) {
     if (ours(r.request())) heard.push(`${r.status()} ${short(new URL(r.url()).pathname)}`);
   });
   context.on('requestfailed', r => {
-    if (ours(r)) heard.push(`нет ответа ${short(new URL(r.url()).pathname)}`);
+    if (ours(r)) heard.push(`${t.noAnswer} ${short(new URL(r.url()).pathname)}`);
   });
-  return () => heard.splice(0).forEach(answer => say(`  [ответ] ${answer}`));
+  return () => heard.splice(0).forEach(answer => say(`  [${t.answer}] ${answer}`));
 }
 
 /** @param {Planner} planner @param {string} query @returns {Promise<Record<string, any>[]>} */
@@ -111,8 +173,8 @@ async function ask({ database }, query) {
 async function taps(planner, outbox) {
   const { screen, phone, network, live } = planner;
   const { tab } = screen;
-  say(`воркер управляет страницей: ${await tab.eval(() => navigator.serviceWorker.controller !== null)}`);
-  for (const [title, line] of [[homework, homework], [training, `${training} каждый понедельник`]]) {
+  say(`${t.controlled}: ${await tab.eval(() => navigator.serviceWorker.controller !== null)}`);
+  for (const [title, line] of [[homework, homework], [training, `${training} ${t.weekly}`]]) {
     await screen.add(line);
     await screen.shows(title, { state: '' });
   }
@@ -123,29 +185,29 @@ async function taps(planner, outbox) {
 
   // Half a second without a network, at the very moment of the tap.
   await phone.setOffline(true);
-  say('— сеть выключена —');
+  say(t.off);
   await screen.tap(homework);
   if (outbox) {
     await screen.shows(homework, { state: 'waiting' });
     const [kept] = await screen.keeps(1);
     await screen.stripSays(/./);
     hear();
-    say(`значок очереди виден: ${await tab.visible('#outbox-strip')} | ${await screen.strip()}`);
-    say(`в очереди: ${JSON.stringify([`${kept.method} ${short(new URL(kept.url).pathname)}`])}`);
+    say(`${t.badge}: ${await tab.visible('#outbox-strip')} | ${await screen.strip()}`);
+    say(`${t.queued}: ${JSON.stringify([`${kept.method} ${short(new URL(kept.url).pathname)}`])}`);
   } else {
     await sleep(1000);
     hear();
-    say(`кружок закрашен: ${(await screen.row(homework))?.done}, больше на экране ничего`);
+    say(t.circle((await screen.row(homework))?.done));
   }
   await phone.setOffline(false);
-  say('— сеть включена —');
+  say(t.on);
   if (outbox) {
     await screen.drained();
-    say(`осталось в очереди: ${(await screen.queue()).length}`);
+    say(`${t.left}: ${(await screen.queue()).length}`);
   } else {
     await sleep(5000);
     hear();
-    say('прошло пять секунд, никто ничего не повторил');
+    say(t.nobody);
   }
   say();
   say(psql(['title', 'is_completed'], await ask(planner, `select title, is_completed from tasks${live ? `${live} and` : ' where'} title = '${homework}'`)));
@@ -156,22 +218,22 @@ async function taps(planner, outbox) {
   const { id } = await screen.shows(training);
   const before = (await network.state()).requests;
   await network.script('POST /tasks/* -> cut-after-forward');
-  say('— ответ на первое нажатие потеряется —');
-  for (const which of ['первое', 'второе', 'третье']) {
+  say(t.lost);
+  for (const which of t.taps) {
     await tab.click(`#circle-${id}`);
     await sleep(1200);
     const done = await tab.attribute(`#circle-${id}`, 'aria-pressed');
-    say(`${which} нажатие на «${training}», кружок закрашен: ${done}`);
+    say(t.tap(which, done));
     hear();
   }
   if (outbox) {
     await screen.drained();
-    say(`осталось в очереди: ${(await screen.queue()).length}`);
+    say(`${t.left}: ${(await screen.queue()).length}`);
   }
   const sent = (await network.changes(before)).filter(e => e.forwarded > 0);
   const names = new Set(sent.flatMap(e => e.key ?? []));
-  const more = outbox ? `, имён у них: ${names.size}` : sent.length > 3 ? '; браузер сам повторил тот, что остался без ответа' : '';
-  say(`нажатий три, до сервера дошло запросов: ${sent.length}${more}`);
+  const more = outbox ? t.names(names.size) : sent.length > 3 ? t.itself : '';
+  say(t.sent(sent.length) + more);
   say();
   const rows = await ask(planner, `select title, due_date, is_completed from tasks${live ? `${live} and` : ' where'} title = '${training}' order by due_date, is_completed desc`);
   say(psql(['title', 'due_date', 'is_completed'], rows));
@@ -181,23 +243,23 @@ async function taps(planner, outbox) {
 }
 
 export async function demo() {
-  const browser = /** @type {import('./chromium.js').Chromium} */ (await open('chromium'));
+  const browser = /** @type {import('./chromium.js').Chromium} */ (await open('chromium', { locale: t.locale }));
   try {
-    say('=== без Onceward: POST /tasks/{id}/toggle, и ничего больше ===');
+    say(t.without);
     say();
     const off = await without(browser);
     const harm = await taps(off, false);
     await off.stop();
     say();
-    say('=== с Onceward: те же нажатия, та же сеть ===');
+    say(t.with);
     say();
     const on = await withOnceward(browser);
     const good = await taps(on, true);
     await on.stop();
     say();
-    say('                                  без Onceward   с Onceward');
-    say(`потеряно нажатий                 ${String(harm.lost).padStart(13)}${String(good.lost).padStart(13)}`);
-    say(`тренировок в следующий раз       ${String(harm.trainings).padStart(13)}${String(good.trainings).padStart(13)}`);
+    say(t.table[0]);
+    say(`${t.table[1]}${String(harm.lost).padStart(13)}${String(good.lost).padStart(13)}`);
+    say(`${t.table[2]}${String(harm.trainings).padStart(13)}${String(good.trainings).padStart(13)}`);
     return harm.lost === 1 && harm.trainings === 2 && good.lost === 0 && good.trainings === 1;
   } finally {
     await browser.close();

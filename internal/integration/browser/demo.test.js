@@ -5,7 +5,7 @@ import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
-import { psql } from './demo.js';
+import { language, psql } from './demo.js';
 import { root } from './processes.js';
 
 test('a table is printed as psql prints it', () => {
@@ -15,8 +15,32 @@ test('a table is printed as psql prints it', () => {
   );
 });
 
+test('the demo speaks as --lang says, or the environment, and else English', () => {
+  assert.equal(language([], {}), 'en');
+  assert.equal(language([], { LANG: 'ru_RU.UTF-8' }), 'ru');
+  assert.equal(language([], { LC_ALL: 'C', LANG: 'ru_RU.UTF-8' }), 'en');
+  assert.equal(language([], { LC_ALL: '', LC_MESSAGES: 'ru_RU', LANG: 'de_DE' }), 'ru');
+  assert.equal(language(['--lang=en'], { LANG: 'ru_RU.UTF-8' }), 'en');
+  assert.equal(language(['--lang=ru'], { LANG: 'C' }), 'ru');
+});
+
+/** @param {string} lang */
+const run = lang => promisify(execFile)(process.execPath, [join(root, 'internal/integration/browser/demo.js'), `--lang=${lang}`], { timeout: 300_000 });
+
+test('the demo in English loses and doubles the same', async () => {
+  const { stdout } = await run('en');
+  assert.doesNotMatch(stdout, /[а-яё]/i);
+  const [off, on] = stdout.split('=== with Onceward');
+  assert.match(off, / Physics: problems 12–15 \| f\n/);
+  assert.equal(off.match(/ Training \| \d{4}-\d\d-\d\d \| [tf]\n/g)?.length, 3);
+  assert.match(on, /the strip can be seen: true \| One change is waiting for the network\nin the queue: \["POST /);
+  assert.match(on, / Physics: problems 12–15 \| t\n/);
+  assert.equal(on.match(/ Training \| \d{4}-\d\d-\d\d \| [tf]\n/g)?.length, 2);
+  assert.match(on, /taps lost +1 +0\ntrainings the next time +2 +1\n/);
+});
+
 test('the demo loses a tap and doubles a training without Onceward, and neither with it', async () => {
-  const { stdout } = await promisify(execFile)(process.execPath, [join(root, 'internal/integration/browser/demo.js')], { timeout: 300_000 });
+  const { stdout } = await run('ru');
   const [off, on] = stdout.split('=== с Onceward');
   assert.match(off, /воркер управляет страницей: false/);
   assert.match(off, / Физика: задачи 12–15 \| f\n/);

@@ -246,7 +246,7 @@ for (const engine of /** @type {const} */ (['chromium', 'firefox', 'webkit'])) {
         [...document.querySelectorAll('.outbox-item')].map(li => [...li.querySelectorAll('a,button')].map(b => /** @type {HTMLElement} */ (b).dataset.act ?? 'login').join(' ')),
       );
       assert.deepEqual(acts, [
-        'send copy discard', 'copy discard', 'retry copy discard', 'send copy discard', 'check resend copy discard', 'send copy discard',
+        'copy discard', 'copy discard', 'retry copy discard', 'send copy discard', 'check resend copy discard', 'send copy discard',
       ]);
       await tab.click('.outbox-item:nth-child(5) [data-act=check]');
       await tab.waitFor('it is told', () => document.querySelector('.outbox-item:nth-child(5) .outbox-note')?.textContent === 'По-прежнему неизвестно');

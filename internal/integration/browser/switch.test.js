@@ -1,6 +1,7 @@
 // @ts-check
-// Two people, one phone, two tabs: in one of them somebody else has logged in.
-// The other tab is still the first one's, and stays so.
+// Two tabs: of one person, where each shows what was done in the other; and of two
+// people, where somebody else has logged in in one of them. The other tab is still
+// the first one's, and stays so.
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
 import { until } from './processes.js';
@@ -43,4 +44,18 @@ test('a page does not take in the lists of the account that was signed in beside
   await own.drained();
   await anna.database('it has arrived', tasks => tasks.length === 2);
   assert.deepEqual((await boris.tasks()).map(t => t.title), ['Письмо Борису']);
+});
+
+test('what is done in one tab is seen in the other, which nobody has touched', async () => {
+  const anna = await scene.person('anna');
+  const first = anna.screen;
+  await first.add('Физика');
+  await anna.database('the task is there', tasks => tasks.length === 1);
+  const second = await anna.openTab();
+  await second.shows('Физика', { state: '' });
+  await first.tap('Физика');
+  await anna.database('it is done', tasks => tasks[0].is_completed === 1);
+  await until('the other tab knows', async () => !(await second.rows()).some(row => row.title === 'Физика' && !row.done), { timeout: 10_000 });
+  await first.add('Химия');
+  await second.shows('Химия', { state: '' }, 10_000);
 });

@@ -155,8 +155,10 @@ func (a *App) outcome(w http.ResponseWriter, r *http.Request) error {
 }
 
 // offlinePage is GET /offline: what the worker shows in place of a page that it
-// does not have.
+// does not have, to whoever is there by then. So it is printed as for nobody that
+// is known, whoever asks, and the worker says which language it wants.
 func (a *App) offlinePage(w http.ResponseWriter, r *http.Request) error {
+	r = unknown(r, r.URL.Query().Get("lang"))
 	a.render(w, r, http.StatusOK, "offline", a.visit(r).l.T("offline.title"), nil)
 	return nil
 }

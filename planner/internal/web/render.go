@@ -45,6 +45,7 @@ type frame struct {
 	Body    any
 	Private bool
 	Again   bool // without scripts the page asks for itself again
+	Known   bool // somebody has looked who is signed in
 }
 
 // flash is a line about what has just been done, with a way back: what the
@@ -68,6 +69,8 @@ func (a *App) render(w http.ResponseWriter, r *http.Request, status int, name, t
 		f.Again = op.State == operation.Pending
 	}
 	script := a.cfg.Outbox
+	script.Unknown = !known(r)
+	f.Known = !script.Unknown
 	if v.user.ID != "" {
 		script.Owner = outbox.Tag(a.cfg.Secret, v.user.ID)
 	}

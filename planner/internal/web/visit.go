@@ -31,6 +31,23 @@ func userOf(r *http.Request) account.User {
 	return u
 }
 
+// known tells whether anybody has looked who is signed in. What is printed without
+// looking must not say that it is nobody: to the outbox that is a log-out.
+func known(r *http.Request) bool {
+	_, ok := r.Context().Value(userKey{}).(account.User)
+	return ok
+}
+
+// unknown is the request as it was before anybody looked; its language is locale,
+// if it is one.
+func unknown(r *http.Request, locale string) *http.Request {
+	r = r.WithContext(context.WithValue(r.Context(), userKey{}, nil))
+	if locale != "" {
+		r.Header = http.Header{"Accept-Language": {locale}, "Accept-Encoding": r.Header["Accept-Encoding"]}
+	}
+	return r
+}
+
 // recognise looks who is signed in, and lets everybody pass.
 func (a *App) recognise(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

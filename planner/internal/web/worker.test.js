@@ -20,14 +20,20 @@ function cache(name) {
     match: async (/** @type {any} */ r) => kept.get(urlOf(r))?.clone(),
     put: async (/** @type {any} */ r, /** @type {Response} */ answer) => void kept.set(urlOf(r), answer),
     delete: async (/** @type {any} */ r) => kept.delete(urlOf(r)),
-    add: async (/** @type {any} */ r) => void kept.set(urlOf(r), await net(r)),
   };
 }
 
 /** What the server says. @type {(url: any) => Promise<Response>} */
 let server;
 let asked = 0;
-const net = (/** @type {any} */ r) => (asked++, server(new URL(urlOf(r)).pathname));
+/** How each address was asked for. @type {Map<string, any>} */
+const how = new Map();
+const net = (/** @type {any} */ r, /** @type {any} */ init) => {
+  asked++;
+  const { pathname, search } = new URL(urlOf(r));
+  how.set(pathname + search, init);
+  return server(pathname);
+};
 
 /** @type {Record<string, ((e: any) => void)[]>} */
 const listeners = {};
@@ -87,8 +93,21 @@ const pagesKept = () => [...disk].filter(([name]) => name.startsWith('planner-pa
 const fresh = async () => {
   disk.clear();
   server = async () => answer(200, 'no network');
-  await cache('planner-files').add('/offline');
+  how.clear();
+  await install();
 };
+
+/** @param {string} type @param {any} [event] */
+async function happens(type, event) {
+  /** @type {Promise<any>[]} */
+  const work = [];
+  for (const fn of listeners[type]) fn({ waitUntil: (/** @type {any} */ p) => work.push(p), ...event });
+  await Promise.all(work);
+}
+const install = () => happens('install');
+/** A page of somebody who is signed in has loaded. @param {string} page */
+const loaded = (page) => happens('message', { data: { type: 'planner:loaded', urls: [], page }, source: { id: '1', postMessage() {} } });
+const main = ['/today', '/done', '/trash', '/settings', '/waiting'].map((path) => origin + path);
 
 test('the last pages of the one who is signed in are there without a network, others are not', async () => {
   await fresh();
@@ -144,6 +163,64 @@ test('R38: only whole pages of somebody who is signed in are kept; no error, no 
   assert.equal(await ask('/today', { mode: 'cors' }), undefined);
   assert.equal(await ask('/auth/login'), undefined);
   assert.deepEqual(pagesKept(), []);
+});
+
+test('R24: the page that stands in for others is asked for as nobody, and is shown in the language of the kept ones', async () => {
+  await fresh();
+  for (const lang of ['ru', 'en']) assert.equal(how.get(`/offline?lang=${lang}`).credentials, 'omit');
+  disk.get('planner-files')?.set(`${origin}/offline?lang=ru`, answer(200, 'нет сети'));
+  server = offline;
+  assert.equal(await ask('/done'), 'no network');
+  server = async () => answer(200, 'сегодня', { 'Planner-Owner': 'anna', 'Content-Language': 'ru' });
+  await ask('/today');
+  server = offline;
+  assert.equal(await ask('/done'), 'нет сети');
+});
+
+test('after a deploy the page that stands in for others is made of the new files', async () => {
+  await fresh();
+  server = async () => answer(200, 'a{}');
+  await ask('/static/planner.css?v=1', { mode: 'no-cors' });
+  how.clear();
+  await ask('/static/planner.css?v=1', { mode: 'no-cors' });
+  assert.equal(how.size, 0);
+  await ask('/static/planner.css?v=2', { mode: 'no-cors' });
+  assert.ok(how.has('/offline?lang=ru') && how.has('/offline?lang=en'));
+});
+
+test('the pages of the bar are kept without being opened, and again when they are old', async () => {
+  await fresh();
+  server = as('anna');
+  await ask('/tasks/5');
+  await loaded('/tasks/5');
+  assert.deepEqual(pagesKept().sort(), [...main, `${origin}/tasks/5`].sort());
+  server = async (path) => answer(200, `new ${path}`, { 'Planner-Owner': 'anna' });
+  await loaded('/tasks/5');
+  server = offline;
+  assert.equal(await ask('/done'), 'anna at /done');
+  disk.get('planner-pages-anna')?.set(`${origin}/done`, answer(200, 'old', { 'Planner-Owner': 'anna', Date: new Date(Date.now() - 3_600_000).toUTCString() }));
+  server = async (path) => answer(200, `new ${path}`, { 'Planner-Owner': 'anna' });
+  await loaded('/today');
+  server = offline;
+  assert.equal(await ask('/done'), 'new /done');
+});
+
+test('R24: a page that was asked for before a log-out and comes after it is not kept', async () => {
+  await fresh();
+  /** @type {((r: Response) => void)[]} */
+  const come = [];
+  server = () => new Promise((ok) => come.push(ok));
+  const asks = [loaded('/today'), ask('/done')];
+  await new Promise((ok) => setTimeout(ok, 10));
+  assert.equal(come.length, 2);
+  assert.equal(await ask('/auth/logout', { method: 'POST' }), undefined);
+  server = as('anna');
+  for (const ok of come) ok(answer(200, 'hers', { 'Planner-Owner': 'anna' }));
+  await Promise.all(asks);
+  assert.deepEqual(pagesKept(), []);
+  // Whoever comes then is kept as ever.
+  await loaded('/today');
+  assert.equal(pagesKept().length, main.length);
 });
 
 test('R38: there is a bound, and the pages seen last are kept', async () => {

@@ -129,7 +129,11 @@ func (a *app) today(w http.ResponseWriter, r *http.Request) error {
 
 func (a *app) add(w http.ResponseWriter, r *http.Request) error {
 	t := task{}
-	if t.Title, t.Weekly = strings.CutSuffix(strings.TrimSpace(r.FormValue("text")), " каждый понедельник"); t.Weekly {
+	text := strings.TrimSpace(r.FormValue("text"))
+	if t.Title, t.Weekly = strings.CutSuffix(text, " каждый понедельник"); !t.Weekly {
+		t.Title, t.Weekly = strings.CutSuffix(text, " every Monday")
+	}
+	if t.Weekly {
 		t.Due = sql.NullString{String: monday(time.Now()).Format(time.DateOnly), Valid: true}
 	}
 	err := a.db.QueryRowContext(r.Context(), `INSERT INTO tasks (title, due_date, weekly) VALUES (?, ?, ?) RETURNING id`, t.Title, t.Due, t.Weekly).Scan(&t.ID)

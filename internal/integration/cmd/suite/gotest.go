@@ -13,15 +13,19 @@ import (
 
 // longest begin first, so that none of them runs alone at the end; each package is
 // tested once, however often it is named.
-var longest = []string{"./internal/integration/stores", "./internal/integration/orders", "./internal/integration/histories"}
+var longest = []string{
+	"./internal/integration/stores", "./internal/integration/orders", "./internal/integration/histories",
+	"./internal/integration/frameworks", "./internal/integration/gateway", "./internal/integration/operating",
+}
 
 func runGo(ctx context.Context, w *workplace) (counts, error) {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 45*time.Minute)
 	defer cancel()
 	g := newGoReader(w.out)
 	// -count=1: some tests read the repository through other programs, which
 	// the test cache cannot see.
-	args := []string{"test", "-race", "-count=1", "-timeout=20m", "-json"}
+	// -p=3: most of what these tests do is to wait, for leases and processes.
+	args := []string{"test", "-race", "-count=1", "-p=3", "-timeout=20m", "-json"}
 	err := w.lines(ctx, "", g.line, "go", slices.Concat(args, longest, []string{"work"})...)
 	c := g.end()
 	if err != nil && c.failed > 0 {

@@ -137,7 +137,8 @@ async function load() {
 async function keep(path, answer, html) {
   const name = `planner-pages-${owner}`;
   if (!owner || !('caches' in window) || !(await caches.has(name))) return;
-  const headers = { 'Content-Type': 'text/html; charset=utf-8', 'Planner-Owner': owner, 'Content-Security-Policy': answer.headers.get('Content-Security-Policy') ?? "default-src 'self'" };
+  const headers = new Headers({ 'Content-Type': 'text/html; charset=utf-8', 'Planner-Owner': owner, 'Content-Security-Policy': "default-src 'self'" });
+  for (const name of ['Content-Security-Policy', 'Content-Language', 'Date']) headers.set(name, answer.headers.get(name) ?? headers.get(name) ?? '');
   await (await caches.open(name)).put(location.origin + path, new Response(html, { headers }));
 }
 

@@ -26,9 +26,23 @@ if ('zoneAuto' in document.body.dataset && zone && zone !== document.body.datase
 // --- Coming back to the page ---
 
 let seen = Date.now();
+let stale = false;
 document.addEventListener('visibilitychange', () => {
   if (document.visibilityState === 'hidden') seen = Date.now();
-  else if (Date.now() - seen > 30_000) refresh();
+  else if (stale || Date.now() - seen > 30_000) refresh();
+  stale = false;
+});
+// Another tab, or the worker by itself, has changed something of this account.
+/** @type {Set<string | undefined>} */
+const own = new Set();
+let soon = 0;
+document.addEventListener('htmx:beforeRequest', (event) => own.add(/** @type {any} */ (event).detail.requestConfig?.headers?.['Idempotency-Key']));
+navigator.serviceWorker?.addEventListener('message', ({ data }) => {
+  const owner = document.querySelector('meta[name="outbox-owner"]')?.getAttribute('content');
+  if (data?.type !== 'outbox' || !data.events.some((/** @type {any} */ e) => e.kind === 'delivered' && e.owner === owner && !own.has(e.key))) return;
+  clearTimeout(soon);
+  if (document.visibilityState === 'hidden') stale = true;
+  else soon = window.setTimeout(refresh, 300);
 });
 window.addEventListener('pageshow', (event) => event.persisted && refresh());
 // The day ends while the page is open.

@@ -12,14 +12,21 @@ const FILES = 'planner-files';
 const PAGES = 'planner-pages-'; // with the owner's tag: there is one at a time
 const MOST = 12; // pages
 const PATIENCE = 4_000; // how long the network may take when something is kept
+// One tap away from anywhere: there without having been opened.
+const MAIN = ['/today', '/done', '/trash', '/settings', '/waiting'];
+const FRESH = 600_000; // a page that is younger is not asked for again
+// In place of a page that is not kept; one for each language.
+const OFFLINE = ['/offline?lang=ru', '/offline?lang=en'];
 
 const origin = worker.location.origin;
 /** Pages that are shown from what is kept and have not been told so. @type {Set<string>} */
 const old = new Set();
+/** How often somebody may have logged in or out: an answer from before is not kept. */
+let logins = 0;
 
 worker.addEventListener('install', (/** @type {any} */ event) => {
   // Without it the installation is still worth having.
-  event.waitUntil(worker.caches.open(FILES).then((/** @type {Cache} */ c) => c.add('/offline')).catch(() => {}));
+  event.waitUntil(keepOffline().catch(() => {}));
 });
 
 worker.addEventListener('fetch', (/** @type {any} */ event) => {
@@ -28,7 +35,10 @@ worker.addEventListener('fetch', (/** @type {any} */ event) => {
   if (url.origin !== origin) return;
   if (request.method !== 'GET') {
     // Who is signed in may change: nobody is to read the last one's pages.
-    if (/^\/auth\//.test(url.pathname)) event.waitUntil(forgetPages());
+    if (/^\/auth\//.test(url.pathname)) {
+      logins++;
+      event.waitUntil(forgetPages());
+    }
     return;
   }
   // The page on which a waiting form lands asks, by a fetch, whether the way back
@@ -82,10 +92,26 @@ async function module(request) {
 async function keepFile(address, r) {
   const files = await caches.open(FILES);
   const path = new URL(address).pathname;
+  let newer = false;
   for (const old of await files.keys()) {
-    if (new URL(old.url).pathname === path && old.url !== address) await files.delete(old);
+    if (new URL(old.url).pathname === path && old.url !== address) newer = await files.delete(old);
   }
   await files.put(address, r);
+  // The page that stands in for others is made of the old files.
+  if (newer) await keepOffline().catch(() => {});
+}
+
+/**
+ * It is everybody's: asked for as nobody, or it would carry the account of whoever
+ * was there at the time to whoever sees it.
+ */
+async function keepOffline() {
+  const files = await caches.open(FILES);
+  for (const path of OFFLINE) {
+    const r = await fetch(path, { credentials: 'omit', cache: 'reload' });
+    if (isGood(r)) await files.put(path, r);
+  }
+  await files.delete('/offline'); // of the worker before
 }
 
 /**
@@ -123,13 +149,20 @@ function first(fresh, kept, told = () => {}) {
 async function page(event, url) {
   const address = origin + url.pathname;
   const kept = await keptPage(address);
+  const at = logins;
   const fresh = fetch(event.request).then(async (r) => {
-    await keepPage(address, r);
+    await keepPage(address, r, at);
     return r;
   });
   event.waitUntil(fresh.catch(() => {}));
   if (kept) return first(fresh, kept, () => old.add(event.resultingClientId));
-  return fresh.catch(async () => (await caches.match('/offline', { cacheName: FILES })) ?? Response.error());
+  return fresh.catch(async () => (await offline()) ?? Response.error());
+}
+
+/** In the language of the pages that are kept. */
+async function offline() {
+  const like = (await keptPage(origin + MAIN[0]))?.headers.get('Content-Language') ?? worker.navigator.language ?? '';
+  return caches.match(OFFLINE[/^ru/i.test(like) ? 0 : 1], { cacheName: FILES });
 }
 
 /** @param {string} address */
@@ -139,16 +172,24 @@ async function keptPage(address) {
   }
 }
 
-/** Only a whole page of somebody who is signed in. @param {string} address @param {Response} r */
-async function keepPage(address, r) {
+/**
+ * Only a whole page of somebody who is signed in, and still was when it came.
+ *
+ * @param {string} address
+ * @param {Response} r
+ * @param {number} at what logins was when it was asked for
+ */
+async function keepPage(address, r, at) {
   const owner = r.headers.get('Planner-Owner');
-  if (!isGood(r) || !owner) return;
+  if (!isGood(r) || !owner || at !== logins) return;
   const copy = r.clone();
   await forgetPages(PAGES + owner);
   const pages = await caches.open(PAGES + owner);
   await pages.delete(address); // so that the order is that of the last visits
   await pages.put(address, copy);
-  for (const old of (await pages.keys()).slice(0, -MOST)) await pages.delete(old);
+  const all = await pages.keys();
+  const others = all.filter((/** @type {Request} */ p) => !MAIN.includes(new URL(p.url).pathname));
+  for (const old of others.slice(0, Math.max(0, all.length - MOST))) await pages.delete(old);
 }
 
 /** @param {string} [but] */
@@ -164,9 +205,13 @@ async function learn(urls, address) {
     const r = await fetch(url.href).catch(() => null);
     if (r && isGood(r)) await keepFile(url.href, r);
   }
-  const url = new URL(address, origin);
-  if (isPage(url.pathname) && !(await keptPage(origin + url.pathname))) {
-    const r = await fetch(url.pathname, { redirect: 'manual', headers: { Accept: 'text/html' } }).catch(() => null);
-    if (r) await keepPage(origin + url.pathname, r);
+  const at = logins;
+  for (const path of new Set([new URL(address, origin).pathname, ...MAIN])) {
+    if (!isPage(path)) continue;
+    const kept = await keptPage(origin + path);
+    if (kept && !(MAIN.includes(path) && Date.now() - Date.parse(kept.headers.get('Date') ?? '') > FRESH)) continue;
+    const r = await fetch(path, { redirect: 'manual', headers: { Accept: 'text/html' }, signal: AbortSignal.timeout(10_000) }).catch(() => null);
+    if (!r || at !== logins) return;
+    await keepPage(origin + path, r, at);
   }
 }

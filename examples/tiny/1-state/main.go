@@ -1,8 +1,8 @@
-// Step 1: a to-do list as everybody writes it first. It works, until a request
-// is repeated: a repeated tap on the box takes the tick away again, and a
-// repeated "Add" adds the task twice.
+// Step 1: the button says what is wanted, "done" or "not done", instead of
+// "turn it over". A repeated tap on the box changes nothing now. If you do
+// nothing else, do this. A repeated "Add" still adds the task twice.
 //
-//	go run ./examples/tiny/1-toggle
+//	go run ./examples/tiny/1-state
 package main
 
 import (
@@ -12,6 +12,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 )
 
@@ -31,7 +32,7 @@ var page = template.Must(template.New("").Parse(`<!doctype html>
 <title>To do</title></head><body>
 <form method="post" action="/tasks"><input name="text" required autofocus> <button>Add</button></form>
 {{range .Tasks}}
-<form method="post" action="/tasks/{{.ID}}/toggle"><button>{{if .Done}}☑{{else}}☐{{end}}</button> {{.Text}}</form>
+<form method="post" action="/tasks/{{.ID}}/state"><button name="completed" value="{{not .Done}}">{{if .Done}}☑{{else}}☐{{end}}</button> {{.Text}}</form>
 {{end}}
 </body></html>
 `))
@@ -52,12 +53,17 @@ func add(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
-func toggle(w http.ResponseWriter, r *http.Request) {
+func state(w http.ResponseWriter, r *http.Request) {
+	completed, err := strconv.ParseBool(r.FormValue("completed"))
+	if err != nil {
+		http.Error(w, "completed is true or false", http.StatusUnprocessableEntity)
+		return
+	}
 	mu.Lock()
 	defer mu.Unlock()
 	for _, t := range tasks {
 		if fmt.Sprint(t.ID) == r.PathValue("id") {
-			t.Done = !t.Done
+			t.Done = completed
 		}
 	}
 	http.Redirect(w, r, "/", http.StatusSeeOther)
@@ -70,7 +76,7 @@ func main() {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", show)
 	mux.HandleFunc("POST /tasks", add)
-	mux.HandleFunc("POST /tasks/{id}/toggle", toggle)
+	mux.HandleFunc("POST /tasks/{id}/state", state)
 
 	l, err := net.Listen("tcp", *addr)
 	if err != nil {

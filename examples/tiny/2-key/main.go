@@ -1,8 +1,8 @@
-// Step 3: what is created gets a name. The form carries a key, made when it is
+// Step 2: what is created gets a name. The form carries a key, made when it is
 // shown, and the guard does the work of one key once: a repeated "Add" adds
 // nothing and is answered like the first. What is lost on the way is still lost.
 //
-//	go run ./examples/tiny/3-key
+//	go run ./examples/tiny/2-key
 package main
 
 import (

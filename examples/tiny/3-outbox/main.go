@@ -1,8 +1,8 @@
-// Step 4: nothing is lost on the way. The browser keeps each request until it is
+// Step 3: nothing is lost on the way. The browser keeps each request until it is
 // proven delivered, and repeats it under its key: tap while the network is away,
 // and the tap arrives when it is back.
 //
-//	go run ./examples/tiny/4-outbox
+//	go run ./examples/tiny/3-outbox
 package main
 
 import (
