@@ -45,6 +45,9 @@ var newStatic = sync.OnceValue(func() *static {
 		if err != nil {
 			return err
 		}
+		if strings.HasSuffix(name, ".js") && !strings.HasSuffix(name, ".min.js") {
+			body = withoutComments(body)
+		}
 		s.files[name] = newFile(name, body)
 		return nil
 	})
@@ -57,6 +60,24 @@ var newStatic = sync.OnceValue(func() *static {
 var kinds = map[string]string{
 	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".png": "image/png",
 	".svg": "image/svg+xml", ".txt": "text/plain; charset=utf-8",
+}
+
+// withoutComments empties the lines of a script that are nothing but comment: a
+// phone in the underground does not read them, and line numbers stay. No script of
+// ours has such a line within a text.
+func withoutComments(script []byte) []byte {
+	var b bytes.Buffer
+	block := false
+	for line := range bytes.Lines(script) {
+		text := bytes.TrimSpace(line)
+		block = block || bytes.HasPrefix(text, []byte("/**"))
+		if block || bytes.HasPrefix(text, []byte("//")) {
+			block = block && !bytes.HasSuffix(text, []byte("*/"))
+			line = line[len(line)-1:]
+		}
+		b.Write(line)
+	}
+	return b.Bytes()
 }
 
 func newFile(name string, body []byte) file {

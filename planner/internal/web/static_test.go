@@ -1,0 +1,36 @@
+package web
+
+import (
+	"io/fs"
+	"path"
+	"strings"
+	"testing"
+)
+
+func TestOnlyCommentsDoNotTravel(t *testing.T) {
+	const script = "// @ts-check\nimport { a } from './a.js'; // kept\n\n/** @type {number} */\nlet n = 1;\n/**\n * Doc.\n */\nexport const f = () => `//${n}`; /* kept */\n"
+	const want = "\nimport { a } from './a.js'; // kept\n\n\nlet n = 1;\n\n\n\nexport const f = () => `//${n}`; /* kept */\n"
+	if got := string(withoutComments([]byte(script))); got != want {
+		t.Errorf("%q", got)
+	}
+}
+
+// A text over several lines could have a line that looks like a comment.
+func TestNoScriptHasATextOverSeveralLines(t *testing.T) {
+	err := fs.WalkDir(staticFiles, "static", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || path.Ext(name) != ".js" || strings.HasSuffix(name, ".min.js") {
+			return err
+		}
+		script, err := fs.ReadFile(staticFiles, name)
+		for i, line := range strings.Split(string(withoutComments(script)), "\n") {
+			code, _, _ := strings.Cut(line, " // ")
+			if strings.Count(code, "`")%2 != 0 {
+				t.Errorf("%s:%d: %s", name, i+1, line)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
