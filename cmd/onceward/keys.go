@@ -56,7 +56,7 @@ func runKeys(ctx context.Context, args, env []string, _ io.Reader, stdout, stder
 	var f keysFlags
 	fs := flag.NewFlagSet("keys", flag.ContinueOnError)
 	fs.StringVar(&f.store, "store", "", "where the records are, `one` of "+storeNames)
-	fs.StringVar(&f.scope, "scope", "", "whose keys: the `account` as the application names it")
+	fs.StringVar(&f.scope, "scope", "", "whose keys: the `account` as the application names it, or the scope's name in the log")
 	fs.StringVar(&f.state, "state", "", "list: in-progress or completed")
 	fs.BoolVar(&f.stuck, "stuck", false, "list: in progress with the lease over, or held")
 	fs.IntVar(&f.limit, "limit", 100, "list: at most so many")
@@ -195,7 +195,27 @@ func (k keys) find(ctx context.Context, q onceward.Query) ([]onceward.Record, er
 	if !ok {
 		return nil, fmt.Errorf("%T cannot be listed", k.store)
 	}
-	return lister.List(ctx, q)
+	found, err := lister.List(ctx, q)
+	if err != nil || len(found) > 0 || q.Scope == nil || !looksLikeID.MatchString(k.f.scope) {
+		return found, err
+	}
+	// No account is called so: it is a scope's name in the log, or its beginning.
+	limit := q.Limit
+	for q.Scope, q.Limit = nil, 500; ; {
+		page, err := lister.List(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, rec := range page {
+			if strings.HasPrefix(hex.EncodeToString(rec.Key.Scope[:]), k.f.scope) && len(found) < limit {
+				found = append(found, rec)
+			}
+		}
+		if len(page) < q.Limit || len(found) == limit {
+			return found, nil
+		}
+		q.After = page[len(page)-1].Key
+	}
 }
 
 var errNoRecord = errors.New("there is no such record: it never was, was released, or its retention is over")

@@ -126,3 +126,19 @@ func TestKeysBehindSentinelsAndInAClusterAreReached(t *testing.T) {
 	s := &shop{t: t, store: "redis+sentinel://127.0.0.1:1/0"}
 	s.fails("master_name", "list")
 }
+
+// Who is on call has the log, and not the names of accounts, which may be secrets.
+func TestOneOfTwoAccountsKeysIsNamedByItsScopeInTheLog(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s *shop) {
+		s.post("ann", "same", "X-Fail")
+		s.post("bob", "same", "X-Fail")
+		id, bob := onceward.NewKey("bob", "same").RecordID(), onceward.NewKey("bob", "same").ScopeID()
+		s.fails("--scope", "release", id, "--reason", "x")
+		if n := strings.Count(s.must("list", "--scope", bob), "POST /create-order"); n != 1 {
+			t.Errorf("%d records of bob's are listed, want 1", n)
+		}
+		s.must("release", id, "--scope", bob, "--reason", "the bank says no")
+		s.fails("no such record", "show", id, "--scope", bob)
+		has(t, s.must("show", id, "--scope", onceward.NewKey("ann", "same").ScopeID()), "held")
+	})
+}
