@@ -117,7 +117,7 @@ func TestDaysAndRepeatsAreSaidInWords(t *testing.T) {
 		{"FREQ=WEEKLY;BYDAY=MO", "каждый понедельник", "every Monday"},
 		{"FREQ=WEEKLY;BYDAY=WE", "каждую среду", "every Wednesday"},
 		{"FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR", "по будням", "on weekdays"},
-		{"FREQ=WEEKLY;BYDAY=SA,SU", "по выходным", "at weekends"},
+		{"FREQ=WEEKLY;BYDAY=SA,SU", "по выходным", "on weekends"},
 		{"FREQ=WEEKLY;BYDAY=MO,WE", "каждую неделю: пн, ср", "every week: Mon, Wed"},
 		{"FREQ=WEEKLY;INTERVAL=2;BYDAY=MO", "каждые 2 недели: пн", "every 2 weeks: Mon"},
 		{"FREQ=MONTHLY;BYMONTHDAY=31", "каждый месяц", "every month"},
