@@ -385,7 +385,7 @@ function askToLeave(form, by) {
   const leave = () => {
     form.dataset.outboxLogout = 'yes';
     ask.close();
-    // Within half a second it would pass for the first tap's second.
+    // By then it is no second tap.
     setTimeout(() => form.requestSubmit(by), 500);
   };
   const send = button('leave.send', async () => {

@@ -23,8 +23,7 @@ const said = JSON.parse(meta('outbox-config') || '{}');
 const cfg = { prefix: '/outbox/', scope: '/', softLimit: 8_000, maxBody: 1 << 20, keyField: '_key', queuedHeader: 'X-Outbox-Queued', kickEvery: 5_000, ...said };
 // Absent: the page does not know who is signed in; empty: nobody is.
 const owner = meta('outbox-owner');
-// Whose line is shown. A page that does not know shows that of whoever the worker
-// sends for; it asks for nothing in their name.
+// Whose line is shown: where the page does not know, the worker's.
 let whose = owner ?? '';
 // The page that was loaded last knows best who that is.
 const since = Date.now();

@@ -77,7 +77,7 @@ export function keepRows(keep) {
 }
 
 /** Whose page this is. */
-const owner = document.querySelector('meta[name="outbox-owner"]')?.getAttribute('content');
+export const owner = document.querySelector('meta[name="outbox-owner"]')?.getAttribute('content');
 
 let running = false;
 let again = false;
@@ -137,9 +137,7 @@ async function load() {
 async function keep(path, answer, html) {
   const name = `planner-pages-${owner}`;
   if (!owner || !('caches' in window) || !(await caches.has(name))) return;
-  const headers = new Headers({ 'Content-Type': 'text/html; charset=utf-8', 'Planner-Owner': owner, 'Content-Security-Policy': "default-src 'self'" });
-  for (const name of ['Content-Security-Policy', 'Content-Language', 'Date']) headers.set(name, answer.headers.get(name) ?? headers.get(name) ?? '');
-  await (await caches.open(name)).put(location.origin + path, new Response(html, { headers }));
+  await (await caches.open(name)).put(location.origin + path, new Response(html, { headers: answer.headers }));
 }
 
 /** @param {DocumentFragment} fresh */
