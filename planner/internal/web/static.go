@@ -70,11 +70,18 @@ func withoutComments(script []byte) []byte {
 	block := false
 	for line := range bytes.Lines(script) {
 		text := bytes.TrimSpace(line)
-		block = block || bytes.HasPrefix(text, []byte("/**"))
-		if block || bytes.HasPrefix(text, []byte("//")) {
-			block = block && !bytes.HasSuffix(text, []byte("*/"))
-			line = line[len(line)-1:]
+		end := bytes.Index(text, []byte("*/"))
+		switch {
+		case block:
+			block = end < 0
+		case bytes.HasPrefix(text, []byte("/**")) && end < 0:
+			block = true
+		case bytes.HasPrefix(text, []byte("/**")) && end == len(text)-2, bytes.HasPrefix(text, []byte("//")):
+		default: // code, maybe behind a comment
+			b.Write(line)
+			continue
 		}
+		line = line[len(line)-1:]
 		b.Write(line)
 	}
 	return b.Bytes()

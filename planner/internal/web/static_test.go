@@ -8,8 +8,8 @@ import (
 )
 
 func TestOnlyCommentsDoNotTravel(t *testing.T) {
-	const script = "// @ts-check\nimport { a } from './a.js'; // kept\n\n/** @type {number} */\nlet n = 1;\n/**\n * Doc.\n */\nexport const f = () => `//${n}`; /* kept */\n"
-	const want = "\nimport { a } from './a.js'; // kept\n\n\nlet n = 1;\n\n\n\nexport const f = () => `//${n}`; /* kept */\n"
+	const script = "// @ts-check\nimport { a } from './a.js'; // kept\n\n/** @type {number} */\nlet n = 1;\n  /** @type {any} */ (n).f();\n/**\n * Doc.\n */\nexport const f = () => `//${n}`; /* kept */\n"
+	const want = "\nimport { a } from './a.js'; // kept\n\n\nlet n = 1;\n  /** @type {any} */ (n).f();\n\n\n\nexport const f = () => `//${n}`; /* kept */\n"
 	if got := string(withoutComments([]byte(script))); got != want {
 		t.Errorf("%q", got)
 	}
@@ -22,6 +22,11 @@ func TestNoScriptHasATextOverSeveralLines(t *testing.T) {
 			return err
 		}
 		script, err := fs.ReadFile(staticFiles, name)
+		for i, line := range strings.Split(string(script), "\n") {
+			if text := strings.TrimSpace(line); strings.HasPrefix(text, "*") && strings.Contains(text, "*/") && !strings.HasSuffix(text, "*/") {
+				t.Errorf("%s:%d: code behind the end of a comment: %s", name, i+1, line)
+			}
+		}
 		for i, line := range strings.Split(string(withoutComments(script)), "\n") {
 			code, _, _ := strings.Cut(line, " // ")
 			if strings.Count(code, "`")%2 != 0 {
