@@ -68,8 +68,8 @@ func (t *transaction) serve() {
 	switch {
 	case err != nil:
 		t.takeBack()
-		if t.run != nil && t.run.stack != nil {
-			t.run.tellPanic()
+		if t.run != nil {
+			t.run.tellLostPanic()
 		}
 		t.refuse(err)
 	case !ran:
@@ -154,6 +154,9 @@ func (t *transaction) work(ctx context.Context) (Verdict, *Response, error) {
 	go func() {
 		defer t.g.flights.end()
 		u.handle(r)
+		if u.overdue() {
+			u.tellLostPanic()
+		}
 	}()
 	for !u.ended && !u.over {
 		u.changed.Wait()

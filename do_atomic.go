@@ -30,8 +30,8 @@ func (t *doingAtomic) do(ctx context.Context, g *Guard, call Call) outcome {
 	rec, ran, err := t.claim(claim, t.transact)
 	switch {
 	case err != nil:
-		if t.last != nil && t.last.stack != nil {
-			t.last.tellPanic()
+		if t.last != nil {
+			t.last.tellLostPanic()
 		}
 		return t.refuseCall(err)
 	case !ran:
@@ -55,6 +55,9 @@ func (t *doingAtomic) runOnce(ctx context.Context) (Verdict, *Response, error) {
 	go func() {
 		defer t.g.flights.end()
 		d.perform(d)
+		if d.overdue() {
+			d.tellLostPanic()
+		}
 	}()
 	d.waitUntil(func() bool { return d.ended || d.over })
 	d.life.Lock()

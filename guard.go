@@ -251,7 +251,7 @@ func (q *request) claim(c Claim, ask func(Claim) (Record, bool, error)) (rec Rec
 			case !alone && !rec.Held:
 				err = nil // it runs here, or somebody here is finding out
 			case alone && cfg.Unknown == Resolve:
-				again, err = q.resolve(rec)
+				again, err = q.resolveOnce(rec)
 			}
 		}
 		q.g.flights.left(q.id, alone)
@@ -290,6 +290,19 @@ func (q *request) askOnce(c Claim, alone bool, ask func(Claim) (Record, bool, er
 	rec, claimed, err = ask(c)
 	returned = true
 	return rec, claimed, err
+}
+
+// resolveOnce calls resolve. An application that panics there ends the flight too.
+func (q *request) resolveOnce(rec Record) (again bool, err error) {
+	returned := false
+	defer func() {
+		if !returned {
+			q.g.flights.left(q.id, true)
+		}
+	}()
+	again, err = q.resolve(rec)
+	returned = true
+	return again, err
 }
 
 // judge says what another's record means for a claim; nil: it is complete and

@@ -23,6 +23,7 @@ type lease struct {
 	panicked any // what the work panicked with
 	stack    []byte
 	aborted  bool // it ended by panic or runtime.Goexit
+	told     bool // its panic is in the log; guarded by life
 
 	life    sync.Mutex  // guards what follows
 	changed sync.Cond   // ended, over or left
@@ -236,6 +237,25 @@ func (u *lease) repanic() {
 		u.tellPanic()
 	}
 	panic(u.panicked)
+}
+
+// tellLostPanic logs the panic of work that is given up. It is called when it is
+// given up and when it has ended, whichever comes last finds something to tell.
+func (u *lease) tellLostPanic() {
+	u.life.Lock()
+	tell := u.ended && u.stack != nil && !u.told
+	u.told = u.told || tell
+	u.life.Unlock()
+	if tell {
+		u.tellPanic()
+	}
+}
+
+// overdue reports whether the work ran into its limit.
+func (u *lease) overdue() bool {
+	u.life.Lock()
+	defer u.life.Unlock()
+	return u.over
 }
 
 // tellPanic logs a panic that nobody can be given any more.

@@ -162,13 +162,22 @@ func (s *sending) readSmall(a *attempt) error {
 	return nil
 }
 
+// drainTime is how long the rest of an answer is waited for that nobody will read.
+const drainTime = 250 * time.Millisecond
+
+var errDiscarded = errors.New("onceward: the rest of a discarded answer does not come")
+
 // discard gives an answer up that nobody will read.
 func (a *attempt) discard() {
 	if a.res == nil {
 		return
 	}
+	// What is short is read, so that the connection can be used again; what does not
+	// come is not worth the wait.
 	if n := a.res.ContentLength; n >= 0 && n <= 16<<10 {
-		_, _ = io.Copy(io.Discard, a.res.Body) // so that the connection can be used again
+		give := time.AfterFunc(drainTime, func() { a.cancel(errDiscarded) })
+		_, _ = io.Copy(io.Discard, a.res.Body)
+		give.Stop()
 	}
 	_ = a.res.Body.Close()
 }

@@ -174,6 +174,11 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, refusal{status: http.StatusNotImplemented, kind: "about:blank", en: "There is no tunnel here", ru: "Туннеля здесь нет."})
 		return
 	}
+	// Many servers take "patch" for PATCH, and browsers send it so.
+	if upper := strings.ToUpper(r.Method); upper != r.Method && !safe(upper) {
+		r = r.Clone(r.Context())
+		r.Method = upper
+	}
 	// An answer that says no type gets none: net/http would guess one.
 	w.Header()["Content-Type"] = nil
 	if r.Header["Expect"] != nil {

@@ -14,9 +14,11 @@ import (
 	"os/user"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"github.com/onceward/onceward"
 )
@@ -281,9 +283,18 @@ func (k keys) list(ctx context.Context) error {
 			lease = rec.LeaseLeft.Round(time.Second).String()
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s %s\n", rec.Key.RecordID(), rec.Key.ScopeID(), stateOf(rec),
-			rec.Age.Round(time.Second), lease, rec.Attempt, status, rec.Method, rec.Path)
+			rec.Age.Round(time.Second), lease, rec.Attempt, status, legible(rec.Method), legible(rec.Path))
 	}
 	return t.Flush()
+}
+
+// legible quotes a text that would do something to a terminal: a path is whatever a
+// stranger has asked for.
+func legible(s string) string {
+	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.QuoteToGraphic(s)
+	}
+	return s
 }
 
 // stateOf is a record's state in words, with what is no state of its own.
@@ -306,14 +317,14 @@ func (k keys) show(ctx context.Context, name string) error {
 		return err
 	}
 	t := tabwriter.NewWriter(k.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "id\t%x\nscope\t%x\nstate\t%s\nrequest\t%s %s\nattempt\t%d\nage\t%s\n", rec.Key.ID, rec.Key.Scope, stateOf(rec), rec.Method, rec.Path, rec.Attempt, rec.Age.Round(time.Second))
+	fmt.Fprintf(t, "id\t%x\nscope\t%x\nstate\t%s\nrequest\t%s %s\nattempt\t%d\nage\t%s\n", rec.Key.ID, rec.Key.Scope, stateOf(rec), legible(rec.Method), legible(rec.Path), rec.Attempt, rec.Age.Round(time.Second))
 	if rec.State == onceward.InProgress {
 		fmt.Fprintf(t, "lease\t%s\n", rec.LeaseLeft.Round(time.Second))
 	}
 	if r := rec.Response; r != nil {
 		fmt.Fprintf(t, "answer\t%d, %d bytes\n", r.Status, len(r.Body))
 		for _, h := range slices.Sorted(maps.Keys(r.Header)) {
-			fmt.Fprintf(t, "\t%s: %s\n", h, strings.Join(r.Header[h], ", "))
+			fmt.Fprintf(t, "\t%s: %s\n", legible(h), legible(strings.Join(r.Header[h], ", ")))
 		}
 	}
 	if auditor, ok := k.store.(onceward.Auditor); ok {
@@ -335,7 +346,7 @@ func (k keys) show(ctx context.Context, name string) error {
 }
 
 func changed(a onceward.Audit) string {
-	return fmt.Sprintf("%s %s by %s: %s", a.At.UTC().Format(time.RFC3339), a.Action, a.Who, a.Reason)
+	return fmt.Sprintf("%s %s by %s: %s", a.At.UTC().Format(time.RFC3339), legible(a.Action), legible(a.Who), legible(a.Reason))
 }
 
 // history prints what was done by hand to a record that is gone. Without the record

@@ -509,3 +509,20 @@ func onEach(t *testing.T, test func(t *testing.T, s *shop)) {
 }
 
 func sqlite(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "keys.db") }
+
+// unreachable waits until nobody listens where the application was.
+func (s *shop) unreachable(t *testing.T) {
+	t.Helper()
+	u, err := url.Parse(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		conn, err := net.DialTimeout("tcp", u.Host, time.Second)
+		if err != nil {
+			return
+		}
+		_ = conn.Close()
+	}
+	t.Fatal("somebody still listens where the application was killed")
+}

@@ -75,6 +75,7 @@ func TestAnApplicationThatIsDownWasSentNothing(t *testing.T) {
 		g := openGateway(t, s.url, sqlite(t), s.scope())
 		p := s.signIn(s.url, "ann")
 		s.kill()
+		s.unreachable(t) // a worker that dies last still accepts
 		a := p.must(g.url, ordering("tea", "k"))
 		a.want(t, http.StatusServiceUnavailable, "released")
 		if a.header.Get("Retry-After") == "" {

@@ -24,8 +24,7 @@ func runGo(ctx context.Context, w *workplace) (counts, error) {
 	g := newGoReader(w.out)
 	// -count=1: some tests read the repository through other programs, which
 	// the test cache cannot see.
-	// -p=3: most of what these tests do is to wait, for leases and processes.
-	args := []string{"test", "-race", "-count=1", "-p=3", "-timeout=20m", "-json"}
+	args := []string{"test", "-race", "-count=1", "-timeout=20m", "-json"}
 	err := w.lines(ctx, "", g.line, "go", slices.Concat(args, longest, []string{"work"})...)
 	c := g.end()
 	if err != nil && c.failed > 0 {
