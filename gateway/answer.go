@@ -58,9 +58,7 @@ type refusal struct {
 func refuse(w http.ResponseWriter, r *http.Request, f refusal) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
-	page := r.Header.Get("Sec-Fetch-Mode") == "navigate" ||
-		strings.Contains(r.Header.Get("Accept"), "text/html") && r.Header.Get("HX-Request") == "" && r.Header.Get("Outbox-Owner") == ""
-	if !page {
+	if !forPerson(r) {
 		h.Set("Content-Type", "application/problem+json")
 		w.WriteHeader(f.status)
 		body, _ := json.Marshal(onceward.Problem{Type: f.kind, Title: http.StatusText(f.status), Status: f.status, Detail: f.en})
@@ -76,6 +74,12 @@ func refuse(w http.ResponseWriter, r *http.Request, f refusal) {
 	w.WriteHeader(f.status)
 	_, _ = w.Write([]byte(`<!doctype html><html lang="` + lang + `"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">` +
 		`<title>` + html.EscapeString(text) + `</title><main><p role="alert" data-problem="` + f.kind + `">` + html.EscapeString(text) + "</p></main></html>\n"))
+}
+
+// forPerson says whether a browser shows the answer as it is.
+func forPerson(r *http.Request) bool {
+	return r.Header.Get("Sec-Fetch-Mode") == "navigate" ||
+		strings.Contains(r.Header.Get("Accept"), "text/html") && r.Header.Get("HX-Request") == "" && r.Header.Get("Outbox-Owner") == ""
 }
 
 func russian(r *http.Request) bool {

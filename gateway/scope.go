@@ -24,8 +24,11 @@ func (e *anonymousError) Unwrap() []error { return []error{ErrAnonymous, e.probl
 
 func anonymous(r *http.Request) error {
 	detail := "A key belongs to somebody, and this request does not say to whom: sign in first, or send it without a key."
-	if russian(r) {
-		detail = "Сначала войдите: неизвестно, чьё это действие. Ничего не изменено."
+	switch {
+	case russian(r):
+		detail = "Войдите ещё раз: неизвестно, чьё это действие. Ничего не изменено."
+	case forPerson(r):
+		detail = "Please sign in again: it is not known whose action this is. Nothing was changed."
 	}
 	return &anonymousError{&onceward.ProblemError{Status: http.StatusUnauthorized, Type: "urn:onceward:problem:anonymous", Detail: detail}}
 }

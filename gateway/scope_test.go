@@ -66,11 +66,11 @@ func TestKeysOfDifferentPeopleNeverMeet(t *testing.T) {
 	}
 	page := send(t, addr, "POST", "/orders", "_key=k", "Content-Type", "application/x-www-form-urlencoded", "Accept", "text/html")
 	page.want(t, 401, "")
-	if !strings.Contains(page.body, "sign in first") {
+	if !strings.Contains(page.body, "sign in again") {
 		t.Errorf("a person reads %v", page)
 	}
 	page = send(t, addr, "POST", "/orders", "_key=k", "Content-Type", "application/x-www-form-urlencoded", "Accept", "text/html", "Accept-Language", "ru-RU")
-	if !strings.Contains(page.body, "Сначала войдите") {
+	if !strings.Contains(page.body, "Войдите ещё раз") {
 		t.Errorf("a person reads %v", page)
 	}
 	app.wantArrivals(2)

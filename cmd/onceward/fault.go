@@ -30,7 +30,7 @@ func runFault(ctx context.Context, args, _ []string, _ io.Reader, stdout, stderr
 	fs.Usage = func() {
 		fmt.Fprint(fs.Output(), "usage: onceward fault --to http://127.0.0.1:8000 [flags]\n\n")
 		fs.PrintDefaults()
-		fmt.Fprintf(fs.Output(), faultHelp, strings.Join(fault.Modes(), "\n  "))
+		fmt.Fprintf(fs.Output(), faultHelp, modesHelp())
 	}
 	if over, code := parse(fs, args, stdout, stderr); over {
 		return code
@@ -144,6 +144,35 @@ func openLog(name string, stdout io.Writer) (io.WriteCloser, error) {
 	return f, nil
 }
 
+// modeHelp has a word for each of [fault.Modes].
+var modeHelp = map[string]string{
+	"pass":                      "request and answer pass untouched",
+	"refuse":                    "reset at once, nothing is forwarded; also called offline",
+	"blackhole[:DURATION]":      "read and never answered, nothing is forwarded",
+	"half-request":              "half of the request arrives, then both sides are reset",
+	"cut-after-forward":         "the work is done, the answer is lost",
+	"cut-mid-body":              "the work is done, half of the answer arrives",
+	"STATUS[:ra=SECONDS]":       "a proxy's error, nothing is forwarded; ra is Retry-After",
+	"STATUS-after[:ra=SECONDS]": "a proxy's error after the work is done",
+	"slow:DURATION":             "the request is held back first; goes with any other",
+	"slow-after:DURATION":       "the answer is held back; goes with any other",
+	"duplicate":                 "forwarded twice, one after the other",
+	"duplicate-concurrent":      "forwarded twice at the same moment",
+	"captive-200":               "a captive portal's page, nothing is forwarded",
+	"login-302[:/PATH]":         "sent to a login page, nothing is forwarded",
+	"login-200":                 "a login form in place of the answer, nothing is forwarded",
+	"waf-403":                   "a firewall's page, nothing is forwarded",
+	"reset-once":                "on a kept connection: done, and closed without an answer",
+}
+
+func modesHelp() string {
+	var b strings.Builder
+	for _, mode := range fault.Modes() {
+		fmt.Fprintf(&b, "  %-26s %s\n", mode, modeHelp[mode])
+	}
+	return b.String()
+}
+
 const faultHelp = `
 A plan is a list of terms, MODE=PROBABILITY:ARGUMENT, of which the probability
 (1 if left out) and the argument may be missing; rules for certain requests are
@@ -157,8 +186,7 @@ A script is a list of modes, each with its argument, for the next requests:
   --script "POST /tasks -> cut-after-forward, 502*3, slow:2s+duplicate"
 
 Modes (STATUS is a number from 400 to 599, such as 502 or 504-after):
-  %s
-
+%s
 While it runs it is steered over HTTP at /.fault:
 
   curl 127.0.0.1:8080/.fault                            the state

@@ -15,6 +15,8 @@ import (
 
 	"github.com/onceward/onceward"
 	"github.com/onceward/onceward/gateway"
+	"github.com/onceward/onceward/telemetry"
+	"github.com/onceward/onceward/telemetry/scrape"
 )
 
 // gatewayFlags are the flags of `onceward gateway`, as they were written.
@@ -22,7 +24,7 @@ type gatewayFlags struct {
 	listen, to, store, scope        string
 	header, field                   string
 	anonymous, on5xx, except, trust string
-	logForm                         string
+	logForm, metrics                string
 	lease, retention, maxRuntime    time.Duration
 	maxRequest                      int64
 	jwtFrom, jwtKey, jwtSecret      string
@@ -71,6 +73,7 @@ func runGateway(ctx context.Context, args, env []string, _ io.Reader, stdout, st
 	fs.StringVar(&f.jwtSecret, "jwt-secret", "", "`file` with the shared secret that verifies it (HMAC)")
 	fs.StringVar(&f.jwtIssuer, "jwt-issuer", "", "the `iss` that is required")
 	fs.StringVar(&f.jwtAudience, "jwt-audience", "", "the `aud` that is required")
+	fs.StringVar(&f.metrics, "metrics", "", "serve /metrics for Prometheus on this `address`; \":9464\" is this machine alone")
 	fs.StringVar(&f.logForm, "log", "text", "the log on stderr: text, json or none")
 	fs.Usage = func() {
 		fmt.Fprint(fs.Output(), "usage: onceward gateway --to http://127.0.0.1:8000 --store sqlite:keys.db --scope cookie:NAME [flags]\n\n")
@@ -106,6 +109,12 @@ func runGateway(ctx context.Context, args, env []string, _ io.Reader, stdout, st
 		return gatewayFailed(stderr, fmt.Errorf("--store: %w", err))
 	}
 	defer closeStore()
+	observer, closeMetrics, err := f.observed(store, log)
+	if err != nil {
+		return gatewayFailed(stderr, fmt.Errorf("--metrics: %w", err))
+	}
+	defer closeMetrics()
+	cfg.Guard.Observer = observer
 	g, err := gateway.New(f.to, store, scope, cfg)
 	if err != nil {
 		return refuse(stderr, "gateway", "%s", gatewayPlain(err))
@@ -121,6 +130,26 @@ func runGateway(ctx context.Context, args, env []string, _ io.Reader, stdout, st
 		return gatewayFailed(stderr, err)
 	}
 	return exitOK
+}
+
+// observed serves metrics where --metrics says, and returns what feeds them.
+func (f *gatewayFlags) observed(store onceward.Store, log *slog.Logger) (onceward.Observer, func(), error) {
+	if f.metrics == "" {
+		return onceward.Observer{}, func() {}, nil
+	}
+	endpoint, err := scrape.Listen(f.metrics, log)
+	if err != nil {
+		return onceward.Observer{}, nil, err
+	}
+	end := func() { _ = endpoint.Close(context.Background()) }
+	claims, _ := store.(onceward.Lister)
+	observer, err := telemetry.New(endpoint.Meters(), nil, telemetry.Config{Claims: claims})
+	if err != nil {
+		end()
+		return observer, nil, err
+	}
+	log.Info("serving metrics", "url", endpoint.URL())
+	return observer, end, nil
 }
 
 // serveGateway runs the gateway until ctx ends, then waits for what runs.

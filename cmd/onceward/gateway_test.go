@@ -12,10 +12,13 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"github.com/onceward/onceward/fault"
 )
 
 // keyed sends one POST with a key over a connection of its own.
@@ -195,7 +198,7 @@ func TestACallOfTheGatewayThatCannotBeUnderstoodSaysWhatToDo(t *testing.T) {
 		{append(full, "--max-request", "0"), 2, "--max-request 0"},
 		{append(full, "--log", "xml"), 2, "--log \"xml\""},
 		{append(full, "more"), 2, `what is "more" for?`},
-		{append(full, "--store", "keys.db"), 1, "--store: it is neither memory:, sqlite:FILE"},
+		{append(full, "--store", "keys.db"), 1, "--store: it is none of memory:, sqlite:FILE"},
 		{append(full, "--store", "sqlite:"+file+"/keys.db"), 1, "--store: "},
 		{append(full, "--listen", taken.Addr().String()), 1, "--listen 127.0.0.1:0 takes a free port"},
 	} {
@@ -239,4 +242,42 @@ func TestAStreamDoesNotHoldUpTheGatewaysEnd(t *testing.T) {
 		t.Fatalf("%q, %v", line, err)
 	}
 	p.stop(t, syscall.SIGTERM)
+}
+
+func TestTheGatewayServesItsMetricsToNobodyElse(t *testing.T) {
+	app, _ := application(t)
+	p := startCommand(t, "gateway", "--listen", "127.0.0.1:0", "--to", app, "--store", "sqlite:"+filepath.Join(t.TempDir(), "keys.db"), "--scope", "cookie:who", "--metrics", "127.0.0.1:0")
+	keyed(t, p.url+"/orders", "Cookie", "who=ann")
+	m := regexp.MustCompile(`serving metrics" url=(http://127\.0\.0\.1:\d+/metrics)`).FindStringSubmatch(p.stderr.String())
+	if m == nil {
+		t.Fatalf("the log does not say where the metrics are: %s", p.stderr)
+	}
+	for url, said := range map[string]bool{m[1]: true, p.url + "/metrics": false} {
+		c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		res, err := c.Get(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(res.Body)
+		res.Body.Close()
+		for _, line := range []string{`onceward_outcome="executed"} 1`, "onceward_claims_open{"} {
+			if strings.Contains(string(text), line) != said {
+				t.Errorf("%s: %q is there: %v\n%s", url, line, !said, text)
+			}
+		}
+	}
+	if rest := p.stop(t, syscall.SIGTERM); !strings.Contains(rest, "scope cookie:who") {
+		t.Errorf("stdout: %q", rest)
+	}
+}
+
+func TestEachModeOfTheBadNetworkHasAWord(t *testing.T) {
+	for _, mode := range fault.Modes() {
+		if modeHelp[mode] == "" {
+			t.Errorf("fault --help says nothing of %s", mode)
+		}
+	}
+	if len(modeHelp) != len(fault.Modes()) {
+		t.Errorf("%d words for %d modes", len(modeHelp), len(fault.Modes()))
+	}
 }

@@ -152,3 +152,13 @@ func TestTheScopeOfAVisitorIsTheTestedOne(t *testing.T) {
 		t.Errorf("docs/guide.md does not have the visitors as they are tested:\n%s", code)
 	}
 }
+
+// The end of a process, as it is tested in the root.
+func TestTheEndOfAProcessIsTheTestedOne(t *testing.T) {
+	text, source := readRepository(t, "docs/guide.md"), readRepository(t, "serve_unix_test.go")
+	_, code, ok := strings.Cut(source, "// guide begins: serve\n")
+	code, _, ended := strings.Cut(code, "\n// guide ends.")
+	if !ok || !ended || !strings.Contains(text, "```go\n"+strings.TrimRight(code, "\n")+"\n```\n") {
+		t.Errorf("docs/guide.md does not have serve as it is tested:\n%s", code)
+	}
+}

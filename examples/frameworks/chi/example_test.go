@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -21,7 +22,7 @@ func Example() {
 	// In memory, for a try; sqlitestore, pgxstore and redisstore outlive the process.
 	store := memstore.New(memstore.Config{})
 	scope := func(r *http.Request) (string, error) { return r.Header.Get("X-User"), nil } // who asks: whatever your login knows
-	guard, err := onceward.New(store, scope, onceward.Config{})
+	guard, err := onceward.New(store, scope, onceward.Config{Logger: slog.Default()})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -6,6 +6,7 @@ package clients
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -100,9 +101,9 @@ func placeOrder(ctx context.Context, client *http.Client, url, name, body string
 	if err != nil {
 		return nil, err // a *SendError: later again, under the same name
 	}
-	if res.StatusCode < 300 && !onceward.Acknowledged(res) {
+	if !onceward.Acknowledged(res) { // whatever its status: 200 of a portal, 403 of a firewall, 409 of the guard
 		res.Body.Close()
-		return nil, errors.New("that was not the shop: a login page, or a portal")
+		return nil, fmt.Errorf("not delivered: %s, %s %q", res.Status, onceward.StatusHeader, res.Header.Get(onceward.StatusHeader))
 	}
 	return res, nil
 }

@@ -186,8 +186,12 @@ func TestAPageFromAPortalIsNoOrder(t *testing.T) { // B131
 		keys = append(keys, r.Header.Get("Idempotency-Key"))
 		w.WriteHeader(http.StatusCreated)
 	}))
-	portal := true
+	portal, firewall := true, false
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if firewall {
+			http.Error(w, "Blocked by policy", http.StatusForbidden)
+			return
+		}
 		if portal {
 			_, _ = io.WriteString(w, "<html>Welcome to the station's wifi")
 			return
@@ -205,7 +209,11 @@ func TestAPageFromAPortalIsNoOrder(t *testing.T) { // B131
 	if res, err := place(); err == nil {
 		t.Errorf("the portal's page was taken for an order: %d", res.StatusCode)
 	}
-	portal = false
+	portal, firewall = false, true
+	if res, err := place(); err == nil {
+		t.Errorf("the firewall's page was taken for the shop's no: %d", res.StatusCode)
+	}
+	firewall = false
 	for range 2 {
 		res, err := place()
 		if err != nil || res.StatusCode != http.StatusCreated {

@@ -327,13 +327,14 @@ type person struct {
 	s      *shop
 	name   string
 	cookie map[string]string
+	brief  map[string]bool // the cookies that end with the browser
 }
 
 // signIn signs somebody in at the address, which is the application's or what
 // stands before it.
 func (s *shop) signIn(at, name string) *person {
 	s.t.Helper()
-	p := &person{s: s, name: name, cookie: map[string]string{}}
+	p := &person{s: s, name: name, cookie: map[string]string{}, brief: map[string]bool{}}
 	form := url.Values{"name": {name}}
 	if s.kind == "django" {
 		a := p.must(at, request{method: "GET", path: "/"})
@@ -428,7 +429,12 @@ func (p *person) must(at string, r request) answer {
 		p.s.t.Errorf("no answer: %v", err)
 	}
 	for _, c := range (&http.Response{Header: a.header}).Cookies() {
+		if c.MaxAge < 0 {
+			delete(p.cookie, c.Name)
+			continue
+		}
 		p.cookie[c.Name] = c.Value
+		p.brief[c.Name] = c.MaxAge == 0 && c.Expires.IsZero()
 	}
 	return a
 }

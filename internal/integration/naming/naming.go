@@ -9,15 +9,16 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"time"
 )
 
 // docs: intent go
-// order sends one order until it is known what became of it. Its name is made
-// before the first try, and not inside the loop: there it would be a new order
-// each time.
+// order sends one order until it is known what became of it, or that nobody knows
+// (outcome-unknown: then look, before anything is sent). Its name is made before the
+// first try, and not inside the loop: there it would be a new order each time.
 func order(ctx context.Context, client *http.Client, url, body string) (*http.Response, error) {
 	key := rand.Text() // 130 random bits; a UUIDv4 does as well
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
@@ -30,11 +31,12 @@ func order(ctx context.Context, client *http.Client, url, body string) (*http.Re
 		answer, err := client.Do(r)
 		if err == nil {
 			switch outcome, _, _ := strings.Cut(answer.Header.Get("Idempotency-Status"), ";"); outcome {
-			case "executed", "replayed":
+			case "executed", "replayed", "outcome-unknown":
 				return answer, nil
 			}
-			if answer.StatusCode == 400 || answer.StatusCode == 422 {
-				return answer, nil // a mistake of ours, which no repeat mends
+			switch answer.StatusCode {
+			case 400, 401, 422:
+				return answer, nil // a mistake of ours, or no sign-in, which no repeat mends
 			}
 			answer.Body.Close()
 		}
@@ -50,16 +52,23 @@ func order(ctx context.Context, client *http.Client, url, body string) (*http.Re
 
 // docs: request_id go
 // requestID is a Config.KeyFrom for clients that cannot set a header: the name
-// stands in the JSON that they send.
+// stands in the JSON that they send. What has no such name has no key, and passes.
 func requestID(r *http.Request) (string, error) {
 	if !strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
-		return "", nil // it has none
+		return "", nil
+	}
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		return "", err
 	}
 	var body struct {
-		RequestID string `json:"request_id"`
+		RequestID any `json:"request_id"`
 	}
-	err := json.NewDecoder(r.Body).Decode(&body)
-	return body.RequestID, err
+	if json.Unmarshal(text, &body) != nil {
+		return "", nil // empty, an array, or no JSON: the handler's to refuse
+	}
+	name, _ := body.RequestID.(string)
+	return name, nil
 }
 
 // docs: end

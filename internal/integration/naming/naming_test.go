@@ -184,6 +184,49 @@ func TestAnIntentHasOneNameForAllItsTries(t *testing.T) {
 	}
 }
 
+// What no repeat mends is the caller's to see, and what nobody knows is looked at first.
+func TestAnOrderIsNotRepeatedWhereThatChangesNothing(t *testing.T) {
+	for _, c := range []struct {
+		status  int
+		outcome string
+	}{{409, `outcome-unknown;key="k"`}, {502, `outcome-unknown;key="k"`}, {401, ""}, {422, `key-reused;key="k"`}} {
+		var asked atomic.Int64
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			asked.Add(1)
+			if c.outcome != "" {
+				w.Header().Set(onceward.StatusHeader, c.outcome)
+			}
+			w.WriteHeader(c.status)
+		}))
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		answer, err := order(ctx, noKeepAlive, server.URL, `{"item":"tea"}`)
+		cancel()
+		server.Close()
+		if err != nil || answer.StatusCode != c.status || asked.Load() != 1 {
+			t.Errorf("%d %s: %v, %v after %d tries", c.status, c.outcome, answer, err, asked.Load())
+		}
+	}
+}
+
+// A KeyFrom around a whole router meets requests that have no request_id.
+func TestARequestWithoutARequestIDPasses(t *testing.T) {
+	guard, err := onceward.New(memstore.New(memstore.Config{}), onceward.Unscoped, onceward.Config{KeyFrom: requestID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer guard.Close(context.Background())
+	h := guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }))
+	for _, body := range []string{``, `[1,2]`, `"text"`, `null`, `{"item":"tea"}`, `{"request_id":7}`, `{"request_id":`} {
+		r := httptest.NewRequest("POST", "/anything", strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != 200 || w.Body.String() != body || w.Header().Get(onceward.StatusHeader) != "" {
+			t.Errorf("%s: %d %q %s", body, w.Code, w.Body, w.Header().Get(onceward.StatusHeader))
+		}
+	}
+}
+
 func TestANaturalNameSaysWhatMakesTwoTwo(t *testing.T) {
 	same := nameOf("invoice", "2026-11", "117")
 	if same != nameOf("invoice", "2026-11", "117") {

@@ -133,12 +133,30 @@ func TestTheDocumentsServiceDoesWhatItSays(t *testing.T) {
 // And of SQLite, and of memory.
 func TestTheDocumentsOtherRunnersWork(t *testing.T) {
 	t.Parallel()
-	db := openSQLite(t, filepath.Join(t.TempDir(), "shop.db"))
+	name := filepath.Join(t.TempDir(), "shop.db")
+	db := openSQLite(t, name)
 	defer db.Close()
-	file, store, err := onFile(t.Context(), db, func(context.Context, operation.Job) (done riveroperation.Outcome[*sql.Tx], err error) {
+	app, err := sql.Open("sqlite", "file:"+name+"?_pragma=busy_timeout(20000)&_pragma=journal_mode(WAL)&_txlock=immediate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer app.Close() // the application's pool, to the same file
+	if _, err := app.Exec(`CREATE TABLE reports (what text)`); err != nil {
+		t.Fatal(err)
+	}
+	var limit time.Duration // how long the work may take
+	file, store, err := onFile(t.Context(), db, func(ctx context.Context, _ operation.Job) (done riveroperation.Outcome[*sql.Tx], err error) {
+		if end, ok := ctx.Deadline(); ok {
+			limit = time.Until(end)
+		}
 		done.Result.Value = json.RawMessage(`1`)
-		return done, nil
-	})
+		done.Write = func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, `INSERT INTO reports VALUES ('by its transaction')`)
+			return err
+		}
+		_, err = app.ExecContext(ctx, `INSERT INTO reports VALUES ('by the pool')`)
+		return done, err
+	}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,5 +186,12 @@ func TestTheDocumentsOtherRunnersWork(t *testing.T) {
 		if err != nil || op.State != operation.Complete || string(op.Result.Value) != "1" {
 			t.Errorf("%v, %v", op, err)
 		}
+	}
+	var rows int
+	if err := app.QueryRow(`SELECT count(DISTINCT what) FROM reports`).Scan(&rows); err != nil || rows != 2 {
+		t.Errorf("%d of two rows are there, %v", rows, err)
+	}
+	if limit < 5*time.Minute {
+		t.Errorf("the work may take %v, want the example's ten minutes", limit)
 	}
 }

@@ -117,8 +117,9 @@ func serve(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) (h http.Ha
 
 // docs: sqlite
 // onFile is the same on SQLite, in the application's own file: db has one connection,
-// and the store and River take turns on it.
-func onFile(ctx context.Context, db *sql.DB, work riveroperation.Work[*sql.Tx]) (*riveroperation.Runner[*sql.Tx], *sqlitestore.Store, error) {
+// and the store and River take turns on it. The application's pool may be another handle
+// to the same file.
+func onFile(ctx context.Context, db *sql.DB, work riveroperation.Work[*sql.Tx], log *slog.Logger) (*riveroperation.Runner[*sql.Tx], *sqlitestore.Store, error) {
 	pool := onsqlite.Pool(db, nil)
 	if err := riveroperation.Migrate(ctx, pool); err != nil {
 		return nil, nil, err
@@ -126,10 +127,14 @@ func onFile(ctx context.Context, db *sql.DB, work riveroperation.Work[*sql.Tx]) 
 	runner, err := riveroperation.New(pool, riveroperation.Config[*sql.Tx]{
 		Works: map[string]riveroperation.Work[*sql.Tx]{"report": work},
 		River: river.Config{
-			Queues:            map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1}},
-			PollOnly:          true,
-			FetchPollInterval: 500 * time.Millisecond,
+			Queues:               map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1}},
+			PollOnly:             true,
+			FetchPollInterval:    500 * time.Millisecond,
+			MaxAttempts:          5,
+			JobTimeout:           10 * time.Minute,
+			RescueStuckJobsAfter: 15 * time.Minute,
 		},
+		Logger: log,
 	})
 	if err != nil {
 		return nil, nil, err

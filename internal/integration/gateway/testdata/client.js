@@ -14,7 +14,8 @@ export async function once(url, { key = crypto.randomUUID(), tries = 8, ...optio
       if (outcome === "executed" || outcome === "replayed") return answer; // done, once
       if (outcome === "outcome-unknown") return answer; // ask the person to look; repeating changes nothing
       const refused = answer.status >= 400 && answer.status < 500 && ![408, 409, 425, 429].includes(answer.status);
-      if (refused) return answer; // the app's or the gateway's no
+      // The app's or the gateway's no; 401: sign in first. A 403 of something on the way is neither.
+      if (refused && (outcome || answer.status === 401)) return answer;
       wait = Math.max(wait, 1000 * Number(answer.headers.get("Retry-After") ?? 0));
     } catch (error) {
       if (n === tries) throw error;

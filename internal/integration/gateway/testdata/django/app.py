@@ -18,6 +18,7 @@ settings.configure(
         "django.middleware.common.CommonMiddleware",
         "django.middleware.csrf.CsrfViewMiddleware",
         "django.contrib.auth.middleware.AuthenticationMiddleware",
+        __name__ + ".whose_keys",
     ],
     TEMPLATES=[{"BACKEND": "django.template.backends.django.DjangoTemplates"}],
     DEFAULT_AUTO_FIELD="django.db.models.AutoField",
@@ -31,7 +32,7 @@ settings.configure(
 )
 django.setup()
 
-from django.contrib.auth import authenticate, login  # noqa: E402
+from django.contrib.auth import authenticate, login, logout  # noqa: E402
 from django.contrib.auth.models import User  # noqa: E402
 from django.core.management import call_command  # noqa: E402
 from django.core.wsgi import get_wsgi_application  # noqa: E402
@@ -40,6 +41,7 @@ from django.http import HttpResponse, HttpResponseNotFound, JsonResponse  # noqa
 from django.shortcuts import redirect  # noqa: E402
 from django.template import engines  # noqa: E402
 from django.urls import path  # noqa: E402
+from django.utils.crypto import salted_hmac  # noqa: E402
 from django.views.decorators.http import require_GET, require_POST  # noqa: E402
 
 COLUMNS = ("id", "who", "item", "qty", "done", "file")
@@ -50,6 +52,21 @@ def query(sql, *values):
         cursor.execute(sql, values)
         rows = [dict(zip(COLUMNS, row)) for row in cursor.fetchall()] if sql.startswith("SELECT") else []
         return rows, cursor.lastrowid, cursor.rowcount
+
+
+def whose_keys(get_response):
+    """For --scope cookie:who. It needs AuthenticationMiddleware before it; --scope cookie:sessionid does without."""
+    def answer_to(request):
+        answer, who = get_response(request), None
+        if request.user.is_authenticated:
+            who = salted_hmac("onceward", str(request.user.pk), algorithm="sha256").hexdigest()
+        if who and request.COOKIES.get("who") != who:
+            lifetime = None if request.session.get_expire_at_browser_close() else request.session.get_expiry_age()
+            answer.set_cookie("who", who, max_age=lifetime, httponly=True, samesite="Lax", secure=settings.SESSION_COOKIE_SECURE)
+        elif not who and "who" in request.COOKIES:
+            answer.delete_cookie("who")
+        return answer
+    return answer_to
 
 
 def for_users(view):
@@ -88,6 +105,12 @@ def sign_in(request):
     if user is None:
         return HttpResponse("no such name, or another password", status=401)
     login(request, user)  # a new sessionid
+    return redirect("/")
+
+
+@require_POST
+def sign_out(request):
+    logout(request)
     return redirect("/")
 
 
@@ -136,6 +159,7 @@ def upload(request):
 urlpatterns = [
     path("", page),
     path("login", sign_in),
+    path("logout", sign_out),
     path("orders", orders),
     path("orders/<int:number>", show),
     path("orders/<int:number>/toggle", toggle),

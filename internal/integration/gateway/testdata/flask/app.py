@@ -26,6 +26,21 @@ def close(error):
         g.db.close()  # what was not committed is undone
 
 
+@app.after_request
+def whose_keys(answer):
+    # One value for one account, that nobody else can make. It goes with every page, not only
+    # with the sign-in, so that whoever is signed in already, or has lost it, gets it too.
+    name, who = session.get("user"), None
+    if name:
+        who = hmac.new(app.secret_key.encode(), b"onceward " + name.encode(), hashlib.sha256).hexdigest()
+    if who and request.cookies.get("who") != who:
+        lifetime = app.permanent_session_lifetime if session.permanent else None
+        answer.set_cookie("who", who, max_age=lifetime, httponly=True, samesite="Lax", secure=app.config["SESSION_COOKIE_SECURE"])
+    elif not who and "who" in request.cookies:
+        answer.delete_cookie("who")
+    return answer
+
+
 def user():
     return session.get("user") or abort(401)
 
@@ -54,20 +69,14 @@ def page():
 def login():
     name = request.form["name"]  # a real shop asks for more
     session["user"] = name
-    answer = redirect("/", code=303)
-    # Whose keys they are: one value for one account, that nobody else can make.
-    # Flask's own session cookie is another one after every change of the session.
-    who = hmac.new(app.secret_key.encode(), b"onceward " + name.encode(), hashlib.sha256).hexdigest()
-    answer.set_cookie("who", who, httponly=True, samesite="Lax")
-    return answer
+    session.permanent = True  # outlives the browser
+    return redirect("/", code=303)
 
 
 @app.post("/logout")
 def logout():
     session.clear()
-    answer = redirect("/", code=303)
-    answer.delete_cookie("who")
-    return answer
+    return redirect("/", code=303)
 
 
 @app.post("/orders")
