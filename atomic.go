@@ -104,7 +104,14 @@ func (t *transaction) transact(c Claim) (rec Record, ran bool, err error) {
 		}
 	}()
 	c.Keep = t.g.cfg.kept()
+	returned := false
+	defer func() {
+		if !returned { // a store may let a panic of the work's out only now
+			t.takeBack()
+		}
+	}()
 	rec, ran, err = t.put(&asking, c, t.perform)
+	returned = true
 	switch {
 	case err == nil:
 		return rec, ran, nil

@@ -68,7 +68,9 @@ type Config struct {
 	// new.
 	Tombstone time.Duration
 	// MaxTransaction bounds a handler under [Guard.Atomic], which others may wait
-	// for: past it everything is rolled back, 503. Zero means 5 s.
+	// for: past it everything is rolled back, 503. Zero means 5 s. On SQLite a
+	// statement cannot be interrupted: one that never ends holds up every writer of
+	// the file until it returns.
 	MaxTransaction time.Duration
 	// Unknown says what becomes of a repeat when nobody knows whether the first
 	// run did its work: the process died, or the handler failed with a 5xx. The

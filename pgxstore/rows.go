@@ -32,17 +32,17 @@ func (r *rows) leave(end bool) {
 
 func (r *rows) Close() {
 	if r.h.enter() == nil {
-		r.Rows.Close()
-		r.leave(true)
+		defer r.leave(true)
+		r.h.call(r.Rows.Close)
 	}
 }
 
-func (r *rows) Next() bool {
+func (r *rows) Next() (more bool) {
 	if r.h.enter() != nil {
 		return false
 	}
-	more := r.Rows.Next()
-	r.leave(!more)
+	defer func() { r.leave(!more) }()
+	r.h.call(func() { more = r.Rows.Next() })
 	return more
 }
 
@@ -71,21 +71,21 @@ func (r *rows) FieldDescriptions() []pgconn.FieldDescription {
 	return r.Rows.FieldDescriptions()
 }
 
-func (r *rows) Scan(dest ...any) error {
+func (r *rows) Scan(dest ...any) (err error) {
 	if err := r.h.enter(); err != nil {
 		return err
 	}
-	err := r.Rows.Scan(dest...)
-	r.leave(err != nil)
+	defer func() { r.leave(err != nil) }()
+	r.h.call(func() { err = r.Rows.Scan(dest...) })
 	return err
 }
 
-func (r *rows) Values() ([]any, error) {
+func (r *rows) Values() (values []any, err error) {
 	if err := r.h.enter(); err != nil {
 		return nil, err
 	}
-	values, err := r.Rows.Values()
-	r.leave(err != nil)
+	defer func() { r.leave(err != nil) }()
+	r.h.call(func() { values, err = r.Rows.Values() })
 	return values, err
 }
 
@@ -133,19 +133,20 @@ func (r *results) Exec() (tag pgconn.CommandTag, err error) {
 	if err := r.h.enter(); err != nil {
 		return tag, err
 	}
-	tag, err = r.inner.Exec()
+	defer r.h.mu.Unlock()
+	r.h.call(func() { tag, err = r.inner.Exec() })
 	r.h.note(err)
-	r.h.mu.Unlock()
 	return tag, err
 }
 
-func (r *results) Query() (pgx.Rows, error) {
+func (r *results) Query() (_ pgx.Rows, err error) {
 	if err := r.h.enter(); err != nil {
 		return noRows{err}, err
 	}
-	inner, err := r.inner.Query()
+	defer r.h.mu.Unlock()
+	var inner pgx.Rows
+	r.h.call(func() { inner, err = r.inner.Query() })
 	r.h.note(err)
-	r.h.mu.Unlock()
 	if err != nil {
 		return noRows{err}, err
 	}
@@ -157,13 +158,13 @@ func (r *results) QueryRow() pgx.Row {
 	return queryRow{rows, err}
 }
 
-func (r *results) Close() error {
+func (r *results) Close() (err error) {
 	if err := r.h.enter(); err != nil {
 		return err
 	}
-	err := r.inner.Close()
+	defer func() { r.h.leave(err) }()
+	r.h.call(func() { err = r.inner.Close() })
 	r.h.open = nil
-	r.h.leave(err)
 	return err
 }
 

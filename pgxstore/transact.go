@@ -195,7 +195,10 @@ func (s *Store) transact(ctx context.Context, c *onceward.Claim, work func(conte
 
 	defer s.running.add(c.Key)()
 	expired := make(chan struct{})
-	alarm := context.AfterFunc(ctx, func() { h.expire(); close(expired) })
+	alarm := context.AfterFunc(ctx, func() {
+		defer close(expired)
+		h.expire()
+	})
 	quiet := func() bool {
 		if alarm() {
 			return true
@@ -206,13 +209,16 @@ func (s *Store) transact(ctx context.Context, c *onceward.Claim, work func(conte
 	returned := false
 	defer func() {
 		if !returned {
+			h.stop()
 			quiet()
 		}
 	}()
 	verdict, resp, err := work(context.WithValue(ctx, txKey{}, &tx{h: h}))
 	returned = true
-	inTime := quiet()
+	// In this order, here and above: the statement that stop waits for may be one of
+	// a goroutine that the work has left behind, and the alarm is what ends it.
 	h.stop()
+	inTime := quiet()
 
 	var status byte // of a connection that is still this work's
 	if inTime {
@@ -239,6 +245,8 @@ func (s *Store) transact(ctx context.Context, c *onceward.Claim, work func(conte
 			return rec, false, fmt.Errorf("pgxstore: transact: %w", err)
 		}
 		return rec, true, nil
+	case h.broken:
+		return rec, false, fmt.Errorf("pgxstore: transact: %w", errBroken)
 	case h.conn.IsClosed():
 		return rec, false, fmt.Errorf("pgxstore: transact: a statement of the work was cancelled, which has undone it: %w", errLost)
 	case verdict == onceward.Commit && status == 'E':

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"time"
@@ -57,11 +58,15 @@ type handle struct {
 	failed  error      // the first error that a statement had
 	retry   error      // the first error after which the server asks to try again
 	cut     bool       // a statement's own context ended, which costs the connection
+	broken  bool       // a statement panicked, which costs it too
 	scopes  [][32]byte // whose records this transaction has deleted
 	points  int
 }
 
-var errBusy = errors.New("pgxstore: another statement of this transaction is under way")
+var (
+	errBusy   = errors.New("pgxstore: another statement of this transaction is under way")
+	errBroken = fmt.Errorf("pgxstore: a statement of this transaction panicked, which has undone it: %w", pgx.ErrTxClosed)
+)
 
 // enter gives the connection to the caller, who calls leave, or says why not. It
 // does not wait for another statement, as little as pgx does: who calls from
@@ -107,6 +112,40 @@ func (h *handle) leave(err error) {
 	h.mu.Unlock()
 }
 
+// call runs a statement, and in it code of the application's: a Valuer, a Scanner,
+// a callback of a batch. If that panics, or ends its goroutine, pgx may hold the
+// connection half used, so that goes, and the transaction with it. The caller
+// defers his leave.
+func (h *handle) call(statement func()) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		h.broken, h.cut = true, true
+		if h.over == nil {
+			h.over = errBroken
+		}
+		h.open = nil
+		h.hangUp()
+	}()
+	statement()
+	returned = true
+}
+
+// hangUp closes the connection, past pgx, which does not wait for the server to do
+// so too: only then the key is free, which whoever sees the panic expects.
+func (h *handle) hangUp() {
+	conn := h.conn.PgConn().Conn()
+	_ = conn.SetDeadline(time.Now().Add(time.Second))
+	if _, err := conn.Write([]byte{'X', 0, 0, 0, 4}); err == nil { // Terminate
+		_, _ = io.Copy(io.Discard, conn)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = h.conn.Close(ctx)
+}
+
 // stop refuses further statements, and waits for the one that is under way. Then
 // the connection is the caller's alone.
 func (h *handle) stop() {
@@ -119,10 +158,17 @@ func (h *handle) halt() {
 	if h.over == nil {
 		h.over = ErrTxOver
 	}
-	if h.open != nil {
-		h.open()
+	if open := h.open; open != nil {
 		h.open = nil
+		h.shut(open)
 	}
+}
+
+// shut closes what is being read. That runs the callbacks of a batch, maybe on the
+// alarm's goroutine, where a panic would end the process.
+func (h *handle) shut(open func()) {
+	defer func() { _ = recover() }() // call has noted it
+	h.call(open)
 }
 
 // expire ends the transaction because its time is over, even if a statement is
@@ -200,8 +246,8 @@ func (t *tx) enterFor(sql string) error {
 }
 
 // control sends text that may be several statements, as it is.
-func (t *tx) control(ctx context.Context, text string) error {
-	_, err := t.h.conn.PgConn().Exec(ctx, text).ReadAll()
+func (t *tx) control(ctx context.Context, text string) (err error) {
+	t.h.call(func() { _, err = t.h.conn.PgConn().Exec(ctx, text).ReadAll() })
 	return err
 }
 
@@ -247,21 +293,21 @@ func (t *tx) Exec(ctx context.Context, sql string, args ...any) (tag pgconn.Comm
 		return tag, err
 	}
 	defer func() { t.h.leave(err) }()
-	return t.h.conn.Exec(ctx, sql, args...)
+	t.h.call(func() { tag, err = t.h.conn.Exec(ctx, sql, args...) })
+	return tag, err
 }
 
-func (t *tx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+func (t *tx) Query(ctx context.Context, sql string, args ...any) (_ pgx.Rows, err error) {
 	if err := t.enterFor(sql); err != nil {
 		return noRows{err}, err
 	}
-	inner, err := t.h.conn.Query(ctx, sql, args...)
-	if err == nil {
-		t.h.open = inner.Close
-	}
-	t.h.leave(err)
+	defer func() { t.h.leave(err) }()
+	var inner pgx.Rows
+	t.h.call(func() { inner, err = t.h.conn.Query(ctx, sql, args...) })
 	if err != nil {
 		return noRows{err}, err
 	}
+	t.h.open = inner.Close
 	return &rows{h: t.h, Rows: inner}, nil
 }
 
@@ -275,7 +321,8 @@ func (t *tx) CopyFrom(ctx context.Context, table pgx.Identifier, names []string,
 		return 0, err
 	}
 	defer func() { t.h.leave(err) }()
-	return t.h.conn.CopyFrom(ctx, table, names, from)
+	t.h.call(func() { n, err = t.h.conn.CopyFrom(ctx, table, names, from) })
+	return n, err
 }
 
 func (t *tx) Prepare(ctx context.Context, name, sql string) (sd *pgconn.StatementDescription, err error) {
@@ -283,7 +330,8 @@ func (t *tx) Prepare(ctx context.Context, name, sql string) (sd *pgconn.Statemen
 		return nil, err
 	}
 	defer func() { t.h.leave(err) }()
-	return t.h.conn.Prepare(ctx, name, sql)
+	t.h.call(func() { sd, err = t.h.conn.Prepare(ctx, name, sql) })
+	return sd, err
 }
 
 func (t *tx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
@@ -295,9 +343,10 @@ func (t *tx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	if err := t.enter(); err != nil {
 		return noResults{err}
 	}
-	inner := t.h.conn.SendBatch(ctx, b)
+	defer t.h.leave(nil)
+	var inner pgx.BatchResults
+	t.h.call(func() { inner = t.h.conn.SendBatch(ctx, b) })
 	t.h.open = func() { inner.Close() }
-	t.h.leave(nil)
 	return &results{h: t.h, inner: inner}
 }
 

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"io"
 	"reflect"
 	"strings"
@@ -97,13 +98,29 @@ func (h *handle) QueryContext(ctx context.Context, query string, args []driver.N
 	})
 }
 
-func (h *handle) CheckNamedValue(v *driver.NamedValue) error { return checkNamedValue(h.t.raw, v) }
+func (h *handle) CheckNamedValue(v *driver.NamedValue) error { return h.t.checkNamedValue(h.t.raw, v) }
 
-func checkNamedValue(by any, v *driver.NamedValue) error {
+// checkNamedValue converts an argument to the end, as database/sql would do after
+// ErrSkip: that runs a Valuer's code, and database/sql holds a lock of the *sql.Tx
+// for ever where that panics in a query. So the panic waits until the work has
+// returned; until then it is an error.
+func (t *turn) checkNamedValue(by any, v *driver.NamedValue) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("sqlitestore: panic in the value of argument %d, a %T: %v", v.Ordinal, v.Value, p)
+			t.panicked.CompareAndSwap(nil, &p)
+		}
+	}()
 	if c, ok := by.(driver.NamedValueChecker); ok {
-		return c.CheckNamedValue(v)
+		if err := c.CheckNamedValue(v); err != driver.ErrSkip {
+			return err
+		}
 	}
-	return driver.ErrSkip
+	value, err := driver.DefaultParameterConverter.ConvertValue(v.Value)
+	if err == nil {
+		v.Value = value
+	}
+	return err
 }
 
 // handleTx ends a handle, never the transaction. What the work did until then
@@ -166,9 +183,9 @@ func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driv
 
 func (s *stmt) CheckNamedValue(v *driver.NamedValue) error {
 	if _, ok := s.Stmt.(driver.NamedValueChecker); ok {
-		return checkNamedValue(s.Stmt, v)
+		return s.t.checkNamedValue(s.Stmt, v)
 	}
-	return checkNamedValue(s.t.raw, v)
+	return s.t.checkNamedValue(s.t.raw, v)
 }
 
 func (t *turn) query(ctx context.Context, several bool, call func(context.Context) (driver.Rows, error)) (driver.Rows, error) {

@@ -122,7 +122,7 @@ func (o *op) perform(t *turn) (over bool, err error) {
 		if inTime {
 			t.result <- res
 		}
-		t.dispose()
+		t.dispose(res.aborted)
 		switch {
 		case inTime && res.aborted:
 			<-t.settled // whoever sees the panic finds the key free
@@ -144,6 +144,9 @@ func (o *op) perform(t *turn) (over bool, err error) {
 	t.tx, res.err = t.writer.handles.BeginTx(context.WithValue(background, turnKey{}, t), nil)
 	if res.err == nil {
 		res.verdict, res.resp, res.err = w.do(t.ctx)
+		if p := t.panicked.Load(); p != nil {
+			panic(*p)
+		}
 	}
 	if res.err == nil && res.verdict != onceward.Abort {
 		res.encoded, res.err = encode(res.resp)

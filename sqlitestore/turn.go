@@ -48,7 +48,8 @@ type turn struct {
 	answer result
 	cut    bool // the time was over before the work had returned
 
-	ending atomic.Bool // end has been called: what waits for mu comes too late
+	ending   atomic.Bool         // end has been called: what waits for mu comes too late
+	panicked atomic.Pointer[any] // the first panic of an argument's value
 
 	mu    sync.Mutex  // one call of raw at a time, and none when over is set
 	raw   driver.Conn // the batch's own
@@ -113,14 +114,15 @@ func (t *turn) end(why error) bool {
 }
 
 // dispose gives back what database/sql holds for the handle; the turn is over.
-func (t *turn) dispose() {
+func (t *turn) dispose(aborted bool) {
 	t.cancel()
 	switch {
 	case t.tx == nil:
-	case len(t.rows) == 0:
+	case len(t.rows) == 0 && !aborted:
 		_ = t.tx.Rollback()
 	default:
-		// It waits until whoever left rows open is done with the last one.
+		// It waits until whoever left rows open is done with the last one, and for
+		// ever behind a query that panicked within database/sql.
 		go func() { _ = t.tx.Rollback() }()
 	}
 }
