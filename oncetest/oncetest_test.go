@@ -1,6 +1,7 @@
 package oncetest_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -26,6 +27,26 @@ func TestTheRightShopPasses(t *testing.T) {
 	if s.count() < 8 {
 		t.Errorf("after all assertions there are %d orders", s.count())
 	}
+}
+
+type signedIn struct{}
+
+// Where the middleware that signs in stands outside of what is tested, a test says who
+// it is by the request's context; that it is over by then ends no try.
+func TestTheRequestsContextReachesTheHandler(t *testing.T) {
+	s := newShop("")
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Context().Value(signedIn{}) != "anna" || r.Context().Err() != nil {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		s.ServeHTTP(w, r)
+	})
+	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), signedIn{}, "anna"))
+	cancel()
+	c := s.config()
+	c.Restart = nil
+	oncetest.Run(t, h, func() *http.Request { return orderRequest().WithContext(ctx) }, c)
 }
 
 func TestAWishedStatePassesWithoutAKey(t *testing.T) {

@@ -130,7 +130,9 @@ type accident struct {
 // send gives a copy of the request to h and waits for as long as patience says;
 // nil means that h was not ready by then.
 func (w *wired) send(h http.Handler, patience time.Duration, what *accident) *Answer {
-	ctx, cancel := context.WithCancel(context.Background())
+	// What the request's context carries may be who is signed in. Its end is not the
+	// end of each try.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.template.Context()))
 	defer cancel()
 	if what == nil {
 		what = &accident{}
