@@ -183,7 +183,7 @@ func TestNoByteGoesOutBeforeTheAnswerIsRecorded(t *testing.T) {
 	answers := map[string]http.HandlerFunc{
 		"small":     created,
 		"no body":   func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) },
-		"a refusal": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", 409) },
+		"a refusal": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusConflict) },
 		"large":     func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(large) },
 		"in pieces": func(w http.ResponseWriter, _ *http.Request) {
 			for range 100 {
