@@ -70,7 +70,8 @@ func withoutComments(script []byte) []byte {
 	block := false
 	for line := range bytes.Lines(script) {
 		text := bytes.TrimSpace(line)
-		block = block || bytes.HasPrefix(text, []byte("/**"))
+		// A cast of a type has code behind it, and is no comment alone.
+		block = block || bytes.HasPrefix(text, []byte("/**")) && (bytes.HasSuffix(text, []byte("*/")) || !bytes.Contains(text, []byte("*/")))
 		if block || bytes.HasPrefix(text, []byte("//")) {
 			block = block && !bytes.HasSuffix(text, []byte("*/"))
 			line = line[len(line)-1:]

@@ -72,11 +72,9 @@ navigator.serviceWorker?.ready.then(async (registration) => {
 
 // The form's id names one order. A page that is shown again, by going back or from
 // what the worker keeps, has the id of the last one, and the next would be refused.
-const order = document.querySelector('form[action="/exports"]');
+const order = /** @type {HTMLInputElement | null} */ (document.querySelector('form[action="/exports"] [name=id]'));
 if (order) {
-  const renew = () => {
-    /** @type {HTMLInputElement} */ (order.querySelector('[name=id]')).value = newID();
-  };
+  const renew = () => (order.value = newID());
   addEventListener('pageshow', (event) => event.persisted && renew());
   renew();
 }
