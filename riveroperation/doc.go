@@ -33,7 +33,8 @@
 // # What a status says
 //
 // Pending while River has the job to do or to try again; complete and failed as the
-// row says; failed also when River has given up or somebody has cancelled the job.
+// row says; failed also when River has given up or somebody has cancelled the job,
+// which whoever asks first writes into the row, before River forgets it.
 // Unknown when the last try's worker died or when River has lost the job: what that
 // try did outside the database, nobody can tell. An owner learns of an error's text
 // only what an operation.Failure says; the error itself is in River's row and log.

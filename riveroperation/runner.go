@@ -244,7 +244,9 @@ func (r *Runner[TTx]) submit(ctx context.Context, tx TTx, job operation.Job) (op
 	if n == 1 {
 		return found.operation(), nil
 	}
-	return r.judge(ctx, found, func() (*rivertype.JobRow, error) { return r.client.JobGetTx(ctx, tx, found.jobID) })
+	return r.judge(ctx, s, found,
+		func() (*rivertype.JobRow, error) { return r.client.JobGetTx(ctx, tx, found.jobID) },
+		func(f operation.Failure, at time.Time) (bool, error) { return r.table.giveUp(ctx, s, found.key, f, at) })
 }
 
 // Look implements operation.Runner.
@@ -256,7 +258,30 @@ func (r *Runner[TTx]) Look(ctx context.Context, key onceward.Key) (operation.Ope
 	if !ok {
 		return operation.Operation{}, operation.ErrNotFound
 	}
-	return r.judge(ctx, found, func() (*rivertype.JobRow, error) { return r.client.JobGet(ctx, found.jobID) })
+	return r.judge(ctx, r.db.Pool(), found,
+		func() (*rivertype.JobRow, error) { return r.client.JobGet(ctx, found.jobID) },
+		func(f operation.Failure, at time.Time) (bool, error) { return r.giveUp(ctx, found.key, f, at), nil })
+}
+
+// giveUp writes a failure down that a look has found in River's row, and says whether
+// nobody else has ended the operation. The answer is right without it, so it does not
+// wait long for a writer, nor at all in a transaction, which may hold the only one.
+func (r *Runner[TTx]) giveUp(ctx context.Context, key onceward.Key, f operation.Failure, at time.Time) bool {
+	if _, joined := r.db.Joined(ctx); joined {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	ours := true
+	err := r.db.InTx(ctx, func(tx TTx) (err error) {
+		ours, err = r.table.giveUp(ctx, r.db.Tx(tx), key, f, at)
+		return err
+	})
+	if err != nil {
+		r.cfg.Logger.Warn("riveroperation: a failure was not written down", "record", key.RecordID(), "error", err)
+		return true
+	}
+	return ours
 }
 
 // rescued is what River writes as the error of a try whose worker was never heard of
@@ -264,8 +289,13 @@ func (r *Runner[TTx]) Look(ctx context.Context, key onceward.Key) (operation.Ope
 const rescued = "Stuck job rescued"
 
 // judge is what a row and its job say together. While the row is pending, River knows
-// more than the row.
-func (r *Runner[TTx]) judge(ctx context.Context, found row, job func() (*rivertype.JobRow, error)) (operation.Operation, error) {
+// more than the row. It reads through s alone: a transaction may hold the only
+// connection there is. A failure that only River's row tells goes into ours by giveUp,
+// which says whether it was still pending: River deletes its row long before ours is
+// forgotten.
+func (r *Runner[TTx]) judge(ctx context.Context, s Statements, found row,
+	job func() (*rivertype.JobRow, error), giveUp func(operation.Failure, time.Time) (bool, error),
+) (operation.Operation, error) {
 	op := found.operation()
 	if found.state != operation.Pending {
 		return op, nil
@@ -282,10 +312,12 @@ func (r *Runner[TTx]) judge(ctx context.Context, found row, job func() (*riverty
 		return op, nil
 	}
 	// River is through with it, so the row may have changed since it was read.
-	if again, ok, err := r.table.load(ctx, r.db.Pool(), found.key); err == nil && ok && again.state != operation.Pending {
+	if again, ok, err := r.table.load(ctx, s, found.key); err != nil {
+		return op, err
+	} else if ok && again.state != operation.Pending {
 		return again.operation(), nil
 	}
-	op.Finished = *j.FinalizedAt
+	op.Finished = time.UnixMilli(j.FinalizedAt.UnixMilli()) // as our row keeps it
 	failure := operation.FailedSilently
 	switch {
 	case j.State == rivertype.JobStateCancelled:
@@ -295,16 +327,34 @@ func (r *Runner[TTx]) judge(ctx context.Context, found row, job func() (*riverty
 		op.State = operation.Unknown
 		return op, nil
 	}
+	ours, err := giveUp(failure, op.Finished)
+	if err != nil {
+		return op, err
+	}
+	if !ours { // somebody has ended it just now
+		if again, ok, err := r.table.load(ctx, s, found.key); err != nil {
+			return op, err
+		} else if ok && again.state != operation.Pending {
+			return again.operation(), nil
+		}
+	}
 	op.State, op.Failure = operation.Failed, &failure
 	return op, nil
 }
+
+// firstLook is how long the look may take with which a wait begins.
+const firstLook = 5 * time.Second
 
 // Wait implements operation.Waiter. A work that ends in this process wakes; those of
 // other processes are found by asking, once a second at last.
 func (r *Runner[TTx]) Wait(ctx context.Context, key onceward.Key) (operation.Operation, error) {
 	woken, leave := r.woken.wait(key)
 	defer leave()
-	op, err := r.Look(context.WithoutCancel(ctx), key)
+	// There is a status to tell also when the time to wait is over already; but a
+	// database that does not answer may not hold the caller.
+	look, cancel := context.WithTimeout(context.WithoutCancel(ctx), firstLook)
+	defer cancel()
+	op, err := r.Look(look, key)
 	if err != nil {
 		return op, err
 	}

@@ -15,7 +15,7 @@ import (
 // operation is accepted until its retention is over; its state only ever goes from
 // pending to one of the others, which is what makes an effect be there once.
 type table struct {
-	insert, setJob, read, finish, forget, sweep, stuck, drop string
+	insert, setJob, read, finish, lapse, forget, sweep, stuck, drop string
 }
 
 // now stands for the database's clock in the texts below.
@@ -30,6 +30,9 @@ func newTable(clock string) table {
 		read: q(`SELECT fingerprint, kind, input, job_id, state, result, created_at, COALESCE(finished_at, 0)
 			FROM onceward_operations WHERE scope = $1 AND id = $2`),
 		finish: q(`UPDATE onceward_operations SET state = $3, result = $4, finished_at = NOW_MS
+			WHERE scope = $1 AND id = $2 AND state = 'pending'`),
+		// What River ended, ended when River says.
+		lapse: q(`UPDATE onceward_operations SET state = 'failed', result = $3, finished_at = $4
 			WHERE scope = $1 AND id = $2 AND state = 'pending'`),
 		forget: q(`DELETE FROM onceward_operations WHERE scope = $1`),
 		sweep: q(`DELETE FROM onceward_operations WHERE (scope, id) IN
@@ -93,6 +96,20 @@ func (t *table) end(ctx context.Context, s Statements, key onceward.Key, state o
 		return false, fmt.Errorf("riveroperation: the result of operation %s is no JSON: %w", key.RecordID(), err)
 	}
 	n, err := s.Exec(ctx, t.finish, key.Scope[:], key.ID[:], string(state), text)
+	if err != nil {
+		return false, fmt.Errorf("riveroperation: ending operation %s: %w", key.RecordID(), err)
+	}
+	return n == 1, nil
+}
+
+// giveUp makes the row failed, if it is still pending, as of the moment at which River
+// gave the job up.
+func (t *table) giveUp(ctx context.Context, s Statements, key onceward.Key, f operation.Failure, at time.Time) (ours bool, err error) {
+	text, err := json.Marshal(outcome{Type: f.Type, Title: f.Title, Detail: f.Detail})
+	if err != nil {
+		return false, fmt.Errorf("riveroperation: the failure of operation %s is no JSON: %w", key.RecordID(), err)
+	}
+	n, err := s.Exec(ctx, t.lapse, key.Scope[:], key.ID[:], text, at.UnixMilli())
 	if err != nil {
 		return false, fmt.Errorf("riveroperation: ending operation %s: %w", key.RecordID(), err)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/onceward/onceward"
+	"github.com/onceward/onceward/operation"
 )
 
 // modes are the two ways to stand behind the guard.
@@ -131,6 +132,74 @@ func TestACancelledJobIsAFailedOperation(t *testing.T) {
 			t.Errorf("%d effects", n)
 		}
 	})
+}
+
+// What only River's row tells is told from the request's own transaction, which holds
+// SQLite's only connection; and it is told again when River has cleaned up its row.
+func TestAJobThatRiverGaveUpStaysAFailedOperation(t *testing.T) {
+	t.Parallel()
+	for how, giveUp := range map[string]string{
+		"cancelled": "",
+		"discarded": `UPDATE river_job SET state = 'discarded', finalized_at = created_at`,
+	} {
+		for first, look := range map[string]bool{"looked at": true, "sent again": false} {
+			t.Run(how+", "+first, func(t *testing.T) {
+				t.Parallel()
+				onEach(t, change{}, func(t *testing.T, b *backend) {
+					// The guard has forgotten the key when it is sent again.
+					s := newShop(t, b, true, onceward.Config{Retention: time.Millisecond})
+					to := s.post("k", write).header.Get("Location")
+					var err error
+					if giveUp == "" {
+						err = b.cancel(int64(b.count(`SELECT max(id) FROM river_job`)))
+					} else {
+						err = b.exec(giveUp)
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(20 * time.Millisecond)
+					kind := "urn:onceward:problem:operation-" + how
+					if how == "discarded" {
+						kind = operation.FailedSilently.Type
+					}
+					again := func() (a answer) {
+						start := time.Now()
+						if a = s.post("k", write); a.code != http.StatusAccepted || a.body.State != "failed" || a.body.Type != kind || a.header.Get("Location") != to {
+							t.Errorf("%v", a)
+						}
+						if took := time.Since(start); took > 4*time.Second {
+							t.Errorf("the repeat took %v", took)
+						}
+						return a
+					}
+					var before answer
+					if look {
+						before = s.get(to)
+					} else {
+						before = again()
+					}
+					if before.body.State != "failed" || before.body.Type != kind || before.body.Finished.IsZero() {
+						t.Errorf("%v", before)
+					}
+					if n := b.count(`SELECT count(*) FROM onceward_operations WHERE state = 'failed'`); n != 1 {
+						t.Error("the failure was not written down")
+					}
+					if err := b.exec(`DELETE FROM river_job`); err != nil {
+						t.Fatal(err)
+					}
+					for _, a := range []answer{s.get(to), again()} {
+						if a.body.State != "failed" || a.body.Type != kind || !a.body.Finished.Equal(before.body.Finished) {
+							t.Errorf("after River's cleaning: %v, want %v", a, before)
+						}
+					}
+					if n := b.count(countEffects); n != 0 {
+						t.Errorf("%d effects", n)
+					}
+				})
+			})
+		}
+	}
 }
 
 // Twenty at once under one key: one job, one effect, one answer for all.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/onceward/onceward"
 	"github.com/onceward/onceward/operation"
+	"github.com/onceward/onceward/riveroperation/onsqlite"
 )
 
 type (
@@ -212,6 +214,37 @@ func TestARunnerThatFailsIsUnavailableAndNothingMore(t *testing.T) {
 			t.Error("the log does not say why")
 		}
 	})
+}
+
+// A wait whose time is over looks once more, but not for ever: here somebody holds the
+// only connection.
+func TestAWaitDoesNotWaitForADatabaseThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	db := openSQLite(t, filepath.Join(t.TempDir(), "shop.db"))
+	t.Cleanup(func() { db.Close() })
+	r := newRunner(t, onsqlite.Pool(db, nil), sqliteWork(newGate(), "here"), change{})
+	tx, err := db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := r.Wait(ctx, onceward.NewKey("x", "y"))
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("it waits still")
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Error(err)
+	}
 }
 
 type brokenRunner struct{}

@@ -216,8 +216,9 @@ func (e *Exports) keep(ctx context.Context, tx *sql.Tx, user string, f File) err
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, user, f.ID, f.Format, f.Part, f.Name, f.Body, now.UnixMilli(), now.Add(Life).UnixMilli()); err != nil {
 		return fmt.Errorf("planner: keeping an export: %w", err)
 	}
+	// Never the one just made: after a step of the clock it may look older than all.
 	if _, err := tx.ExecContext(ctx, `DELETE FROM exports WHERE user_id = ?1 AND id IN
-		(SELECT id FROM exports WHERE user_id = ?1 ORDER BY created_at DESC, id LIMIT -1 OFFSET ?2)`, user, Most); err != nil {
+		(SELECT id FROM exports WHERE user_id = ?1 AND id <> ?2 ORDER BY created_at DESC, id LIMIT -1 OFFSET ?3)`, user, f.ID, Most-1); err != nil {
 		return fmt.Errorf("planner: making room for an export: %w", err)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"crypto/sha256"
 	"errors"
 	"mime"
 	"net/http"
@@ -29,23 +30,30 @@ func (a *App) newOperations() (*operation.Operations, error) {
 // orderExport is POST /exports: format=ics|json, part=all|week. Like a new task an
 // order is a creation, and is known by the id that the client chose, or else by its
 // key: in whatever way it comes again, it is the same order, and its answer says how
-// it stands now.
+// it stands now. Another order under the same id is refused, with the Location of the
+// one that is there: to answer it with that one would lose it without a word.
 func (a *App) orderExport(w http.ResponseWriter, r *http.Request) error {
 	if err := parseForm(r); err != nil {
 		return err
 	}
 	v := a.visit(r)
+	format, part := r.PostForm.Get("format"), r.PostForm.Get("part")
 	key, fp, named := onceward.Named(r.Context())
-	switch id := r.PostForm.Get("id"); {
+	id := r.PostForm.Get("id")
+	switch {
 	case id != "" && !task.ValidID(id):
 		return task.ErrIDInvalid
 	case id != "":
-		key, fp = onceward.NewKey(v.user.ID, "export "+id), onceward.Fingerprint{}
+		key, fp = onceward.NewKey(v.user.ID, "export "+id), asked(format, part)
 	case !named:
 		return refuse(http.StatusBadRequest, "err.name")
 	}
-	op, err := a.cfg.Exports.Order(r.Context(), key, fp, v.user.ID, r.PostForm.Get("format"), r.PostForm.Get("part"), v.now)
+	op, err := a.cfg.Exports.Order(r.Context(), key, fp, v.user.ID, format, part, v.now)
 	if errors.Is(err, onceward.ErrKeyReused) {
+		if id != "" {
+			w.Header().Set("Location", a.ops.Location(operation.Operation{Key: key}))
+			return refuse(http.StatusConflict, "err.key")
+		}
 		return refuse(http.StatusUnprocessableEntity, "err.key")
 	}
 	if err != nil {
@@ -56,6 +64,12 @@ func (a *App) orderExport(w http.ResponseWriter, r *http.Request) error {
 	}
 	a.ops.Accepted(w, r, op)
 	return nil
+}
+
+// asked is what an id was first used for. Which week it was is not in it: a repeat on
+// Monday of what was ordered on Sunday is still the order of Sunday.
+func asked(format, part string) onceward.Fingerprint {
+	return onceward.Fingerprint{Version: 1, Sum: sha256.Sum256([]byte(format + " " + part))}
 }
 
 // operation is GET /operations/{id}: what became of an order. A program gets JSON, and

@@ -128,6 +128,62 @@ func TestAnExportOrderedByManyAtOnceIsPreparedOnce(t *testing.T) {
 	}
 }
 
+// Another order under an id that names one is refused, as often as it comes, and says
+// where that one is; it does not end as a file of another kind.
+func TestAnotherOrderUnderTheSameIDIsRefused(t *testing.T) {
+	w := newWorld(t)
+	w.task("a", "a tomorrow")
+	first := w.anna.post("/exports", "format=ics&part=all&id=mine", named("k")...)
+	to := first.header.Get("Location")
+	if first.status != http.StatusAccepted {
+		t.Fatal(first)
+	}
+	for i, order := range []string{"format=json&part=week", "format=json&part=all", "format=ics&part=week", "format=json&part=week"} {
+		for _, more := range [][]string{nil, hx(), form} {
+			key := "other-" + strconv.Itoa(i) + strconv.Itoa(len(more))
+			a := w.anna.post("/exports", order+"&id=mine", named(key, more...)...)
+			if a.status != http.StatusConflict || a.header.Get("Location") != to || !strings.Contains(a.body, "Форма уже была отправлена") {
+				t.Errorf("%s: %v", order, a)
+			}
+		}
+	}
+	// The order itself is still answered, under any key, also in another week; and the
+	// id is its owner's alone.
+	w.clock.Add(2 * time.Hour)
+	if a := w.anna.post("/exports", "format=ics&part=all&id=mine", named("k2")...); a.status != http.StatusAccepted || a.header.Get("Location") != to {
+		t.Error(a)
+	}
+	if a := w.boris.post("/exports", "format=json&part=week&id=mine", named("k")...); a.status != http.StatusAccepted {
+		t.Error(a)
+	}
+	if jobs := w.count(`SELECT count(*) FROM river_job`); jobs != 2 {
+		t.Errorf("%d jobs", jobs)
+	}
+}
+
+// The clock goes back by a day: the new file is the one that the person came for, and
+// stays though all others look newer.
+func TestAFileMadeAfterTheClockWentBackStays(t *testing.T) {
+	w := began(t)
+	w.task("a", "a tomorrow")
+	order := func(id string) string {
+		a := w.anna.post("/exports", "format=json&part=all&id="+id)
+		return w.anna.until(a.header.Get("Location")).status66(t).Location
+	}
+	for i := range 10 {
+		order("n" + strconv.Itoa(i))
+	}
+	w.clock.Add(-time.Hour)
+	for _, id := range []string{"late", "later"} {
+		if a := w.anna.get(order(id)); a.status != http.StatusOK {
+			t.Error(a)
+		}
+		if n := w.count(`SELECT count(*) FROM exports`); n != 10 {
+			t.Errorf("%d files", n)
+		}
+	}
+}
+
 // Without scripts: the page's form, a redirect, a page that shows the file; F5 and a
 // second submission are the same order.
 func TestAnExportWithoutScriptsIsAFormAndAPage(t *testing.T) {

@@ -25,7 +25,7 @@ const text = () => field('text');
 const error = document.getElementById('add-error');
 
 /** 128 random bits; plain http on a LAN has no crypto.randomUUID. */
-function newID() {
+export function newID() {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((b) => b.toString(16).padStart(2, '0')).join('');
 }
 

@@ -4,7 +4,7 @@ import { open } from '../outbox/kit.js';
 import { outbox } from '../outbox/page.js';
 import { owner, refresh } from './lists.js';
 import { hush, say } from './rows.js';
-import './add.js';
+import { newID } from './add.js';
 
 // --- The person's zone ---
 
@@ -67,6 +67,17 @@ navigator.serviceWorker?.ready.then(async (registration) => {
     registration.active?.postMessage({ type: 'planner:loaded', urls, page: location.pathname });
   }
 });
+
+// --- Ordering a file ---
+
+// The form's id names one order. A page that is shown again, by going back or from
+// what the worker keeps, has the id of the last one, and the next would be refused.
+const order = /** @type {HTMLInputElement | null} */ (document.querySelector('form[action="/exports"] [name=id]'));
+if (order) {
+  const renew = () => (order.value = newID());
+  addEventListener('pageshow', (event) => event.persisted && renew());
+  renew();
+}
 
 // --- Logging out ---
 
