@@ -58,7 +58,7 @@ var sweepCases = []Case{
 		Explain: "a sweep that deletes a claim, a held one or an answer makes the work run again",
 		needs:   sweeper,
 		run: func(e *env) {
-			claims := map[string]onceward.Claim{}
+			claims, late := map[string]onceward.Claim{}, 0
 			// A store that looks for what is absent by a coarser mark, such as the minute
 			// or the claim's first end, must not delete by it.
 			brief := max(30*time.Second, 20*e.unit)
@@ -80,6 +80,7 @@ var sweepCases = []Case{
 				for try := 1; name == "extended"; try++ {
 					err := e.store.Extend(e.ctx, c.Key, c.Token, long/2, false)
 					if errors.Is(err, onceward.ErrClaimLost) && try < 50 {
+						late++ // what is left of that one may be swept
 						c.Key = onceward.NewKey("user-1", fmt.Sprint(name, try))
 						e.mustClaim(c, "the first claim")
 						claims[name] = c
@@ -93,8 +94,8 @@ var sweepCases = []Case{
 			e.mustComplete(claims["answered"], answer("done"))
 			e.want(nil, e.store.Complete(e.ctx, claims["briefly answered"].Key, claims["briefly answered"].Token, answer("done"), brief), "Complete by the owner")
 			e.pass(4)
-			if n := e.sweep(100); n != 0 {
-				e.Errorf("Sweep deleted %d records, want 0", n)
+			if n := e.sweep(100); n > late {
+				e.Errorf("Sweep deleted %d records, want %d", n, late)
 			}
 			e.mustReplay(claims["answered"], "done", "an answer after Sweep")
 			e.mustReplay(claims["briefly answered"], "done", "an answer kept for less than a minute, after Sweep")
