@@ -207,9 +207,19 @@ func (b *wholeBody) Read(p []byte) (int, error) {
 		return n, err
 	}
 	if b.r.Context().Err() == nil {
-		b.log.Warn("gateway: the application's answer was cut short", "method", b.r.Method, "path", b.r.URL.Path, "error", err.Error())
+		warn(b.log, b.r, "gateway: the application's answer was cut short", "error", err.Error())
 	}
 	panic(http.ErrAbortHandler)
+}
+
+// warn logs what happened to a request, with its record's id where it has one: one
+// grep finds why nobody knows what became of it.
+func warn(log *slog.Logger, r *http.Request, msg string, args ...any) {
+	all := []any{"method", r.Method, "path", r.URL.Path}
+	if key, _, ok := onceward.Named(r.Context()); ok {
+		all = append([]any{"record", key.RecordID()}, all...)
+	}
+	log.Warn(msg, append(all, args...)...)
 }
 
 // failed answers where the application did not.
@@ -223,7 +233,7 @@ func (g *Gateway) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.As(err, &dial) && dial.Op == "dial" {
 		sent = false
 	}
-	g.log.Warn("gateway: the application did not answer", "method", r.Method, "path", r.URL.Path, "sent", sent, "error", err.Error())
+	warn(g.log, r, "gateway: the application did not answer", "sent", sent, "error", err.Error())
 	if !sent {
 		onceward.MarkTransient(r.Context()) // nothing was written: certainly nothing was done
 		w.Header().Set("Retry-After", "2")
