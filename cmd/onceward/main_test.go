@@ -17,6 +17,7 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -40,10 +41,30 @@ type process struct {
 	*exec.Cmd
 	url    string
 	out    *bufio.Reader
-	stderr *bytes.Buffer
+	stderr *said
 }
 
-func newCommand(t *testing.T, args ...string) (*exec.Cmd, *bytes.Buffer) {
+// said is what a process that may still run has said.
+type said struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *said) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+func (s *said) Len() int { return len(s.String()) }
+
+func newCommand(t *testing.T, args ...string) (*exec.Cmd, *said) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -51,7 +72,7 @@ func newCommand(t *testing.T, args ...string) (*exec.Cmd, *bytes.Buffer) {
 	}
 	cmd := exec.Command(self, args...)
 	cmd.Env = append(os.Environ(), asCommand+"=1")
-	stderr := new(bytes.Buffer)
+	stderr := new(said)
 	cmd.Stderr = stderr
 	return cmd, stderr
 }
