@@ -155,25 +155,7 @@ func (t *transaction) work(ctx context.Context) (Verdict, *Response, error) {
 	r := u.handlers()
 
 	t.holders.Add(1)
-	t.g.flights.begin() // Close waits for a handler that outlives its transaction
-	u.life.Lock()
-	u.timer = time.AfterFunc(time.Until(u.deadline), u.expire)
-	go func() {
-		defer t.g.flights.end()
-		u.handle(r)
-		if u.overdue() {
-			u.tellLostPanic()
-		}
-	}()
-	for !u.ended && !u.over {
-		u.changed.Wait()
-	}
-	ended := u.ended
-	u.life.Unlock()
-	u.timer.Stop()
-	if !ended {
-		u.happened(EventOverran, errMaxTransaction)
-		u.cancel(errMaxTransaction)
+	if !u.within(func() { u.handle(r) }) {
 		u.capture.takeBack()
 		return Abort, nil, errMaxTransaction
 	}

@@ -104,17 +104,11 @@ func (q *request) open(ctx context.Context, g *Guard, call Call) (Claim, error) 
 	if call.Key == "" {
 		return Claim{}, ErrKeyMissing
 	}
-	_, err := checkLength(call.Key)
-	if err == nil {
-		if err = printable(call.Key); err != nil {
-			err = fmt.Errorf("%w: %w", ErrKeyInvalid, err)
-		}
-	}
-	if err == nil && int64(len(call.Input)) > g.cfg.MaxRequest {
-		err = fmt.Errorf("%w: the limit is %d bytes", ErrTooLarge, g.cfg.MaxRequest)
-	}
-	if err != nil {
+	if err := validKey(call.Key); err != nil {
 		return Claim{}, err
+	}
+	if int64(len(call.Input)) > g.cfg.MaxRequest {
+		return Claim{}, fmt.Errorf("%w: the limit is %d bytes", ErrTooLarge, g.cfg.MaxRequest)
 	}
 	q.id = NewKey(call.Scope, call.Key)
 	q.body = &q.store
@@ -203,7 +197,6 @@ func (d *doing) execute(rec Record) outcome {
 		}
 	}()
 	if over {
-		d.happened(EventOverran, errMaxRuntime)
 		return d.refuseCall(fmt.Errorf("%w: %w", &busyError{http.StatusServiceUnavailable, 2 * time.Second}, errMaxRuntime))
 	}
 	return d.refuseCall(&busyError{http.StatusConflict, 2 * time.Second})
@@ -222,6 +215,7 @@ func (d *doing) cancelIfOver() {
 	over := d.over && !d.ended
 	d.life.Unlock()
 	if over {
+		d.happened(EventOverran, errMaxRuntime)
 		d.cancel(errMaxRuntime)
 	}
 }

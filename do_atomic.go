@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"time"
 )
 
 // doingAtomic is one call whose claim, work and result commit together.
@@ -48,25 +47,7 @@ func (t *doingAtomic) runOnce(ctx context.Context) (Verdict, *Response, error) {
 	d.g, d.r, d.start, d.key, d.id, d.print = t.g, t.r, t.start, t.key, t.id, t.print
 	t.last, t.verdict = d, Abort
 	d.inside(ctx)
-	t.g.flights.begin() // Close waits for work that outlives its transaction
-	d.life.Lock()
-	d.timer = time.AfterFunc(time.Until(d.deadline), d.expire)
-	d.life.Unlock()
-	go func() {
-		defer t.g.flights.end()
-		d.perform(d)
-		if d.overdue() {
-			d.tellLostPanic()
-		}
-	}()
-	d.waitUntil(func() bool { return d.ended || d.over })
-	d.life.Lock()
-	ended := d.ended
-	d.life.Unlock()
-	d.timer.Stop()
-	if !ended {
-		d.happened(EventOverran, errMaxTransaction)
-		d.cancel(errMaxTransaction)
+	if !d.within(func() { d.perform(d) }) {
 		return Abort, nil, errMaxTransaction
 	}
 	defer d.cancel(nil)

@@ -36,6 +36,17 @@ func (k Key) ScopeID() string { return hex.EncodeToString(k.Scope[:8]) }
 // MaxKeyLength is the longest idempotency key, in bytes, that is accepted.
 const MaxKeyLength = 255
 
+// validKey says why a key that came in no header is none.
+func validKey(key string) error {
+	if _, err := checkLength(key); err != nil {
+		return err
+	}
+	if err := printable(key); err != nil {
+		return fmt.Errorf("%w: %w", ErrKeyInvalid, err)
+	}
+	return nil
+}
+
 // ParseKey reads one header line's value. A quoted value is a structured field
 // string (RFC 9651 section 3.3.3; draft-ietf-httpapi-idempotency-key-header-07
 // section 2.1), in which spaces are allowed and backslash escapes a quote or a

@@ -239,6 +239,29 @@ func (u *lease) repanic() {
 	panic(u.panicked)
 }
 
+// within runs work on a goroutine of its own until it ends or its transaction's time
+// is over. ended false: it is told to stop, and nobody hears what it makes.
+func (u *lease) within(work func()) (ended bool) {
+	u.g.flights.begin() // Close waits for work that outlives its transaction
+	u.life.Lock()
+	u.timer = time.AfterFunc(time.Until(u.deadline), u.expire)
+	u.life.Unlock()
+	go func() {
+		defer u.g.flights.end()
+		work()
+		if u.overdue() {
+			u.tellLostPanic()
+		}
+	}()
+	u.waitUntil(func() bool { ended = u.ended; return u.ended || u.over })
+	u.timer.Stop()
+	if !ended {
+		u.happened(EventOverran, errMaxTransaction)
+		u.cancel(errMaxTransaction)
+	}
+	return ended
+}
+
 // tellLostPanic logs the panic of work that is given up. It is called when it is
 // given up and when it has ended, whichever comes last finds something to tell.
 func (u *lease) tellLostPanic() {

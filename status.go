@@ -70,18 +70,14 @@ func (q *request) look(looker Looker) (StatusReport, error) {
 		}
 		name = last
 	}
-	key, err := checkLength(name)
-	if err == nil {
-		err = printable(key)
-	}
-	if err != nil {
-		return StatusReport{}, fmt.Errorf("%w: %w", ErrKeyInvalid, err)
+	if err := validKey(name); err != nil {
+		return StatusReport{}, err
 	}
 	scope, err := q.askScope()
 	if err != nil {
 		return StatusReport{}, err
 	}
-	q.id = NewKey(scope, key)
+	q.id = NewKey(scope, name)
 	var rec Record
 	var found bool
 	err = q.g.once(func(ctx context.Context) (err error) {

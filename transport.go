@@ -347,13 +347,7 @@ func (s *sending) findKey() error {
 			return nil
 		}
 	}
-	_, err := checkLength(key)
-	if err == nil {
-		if err = printable(key); err != nil {
-			err = fmt.Errorf("%w: %w", ErrKeyInvalid, err)
-		}
-	}
-	if err != nil {
+	if err := validKey(key); err != nil {
 		return err
 	}
 	s.key, s.value = key, key

@@ -18,51 +18,39 @@ const sweepStep = 100
 const sweepRows = `DELETE FROM idempotency_keys WHERE ctid = ANY (ARRAY(
 		SELECT ctid FROM idempotency_keys
 		WHERE sweep_at <= (SELECT clock_timestamp()) AND expires_at <= (SELECT clock_timestamp())
-		ORDER BY sweep_at LIMIT $1::integer FOR UPDATE SKIP LOCKED))`
+		ORDER BY sweep_at LIMIT $1::integer FOR UPDATE SKIP LOCKED)) RETURNING scope, key`
 
 // Sweep implements [onceward.Sweeper]. It passes over records that another
 // transaction has locked.
 func (s *Store) Sweep(ctx context.Context, limit int) (int, error) {
-	return s.sweep(ctx, limit, nil)
+	keys, err := s.SweepKeys(ctx, limit)
+	return len(keys), err
 }
 
 // SweepKeys implements [onceward.KeySweeper].
 func (s *Store) SweepKeys(ctx context.Context, limit int) (deleted []onceward.Key, err error) {
-	_, err = s.sweep(ctx, limit, &deleted)
-	return deleted, err
-}
-
-// sweep appends the keys of what it deletes to keys, if that is not nil.
-func (s *Store) sweep(ctx context.Context, limit int, keys *[]onceward.Key) (int, error) {
-	deleted := 0
-	for deleted < limit {
-		step, n := min(sweepStep, limit-deleted), int64(0)
+	for len(deleted) < limit {
+		step := min(sweepStep, limit-len(deleted))
 		var gone []onceward.Key
-		query, scan := sweepRows, (func(pgx.Rows) error)(nil)
-		if keys != nil {
-			query, scan = sweepRows+" RETURNING scope, key", func(rows pgx.Rows) error {
-				var key onceward.Key
-				var scope, id []byte
-				err := rows.Scan(&scope, &id)
-				copy(key.Scope[:], scope)
-				copy(key.ID[:], id)
-				gone = append(gone, key)
-				return err
-			}
+		scan := func(rows pgx.Rows) error {
+			var key onceward.Key
+			var scope, id []byte
+			err := rows.Scan(&scope, &id)
+			copy(key.Scope[:], scope)
+			copy(key.ID[:], id)
+			gone = append(gone, key)
+			return err
 		}
-		err := s.call(ctx, "sweep", s.acquire, func(conn *pgx.Conn) (err error) {
+		err := s.call(ctx, "sweep", s.acquire, func(conn *pgx.Conn) error {
 			gone = nil
-			n, err = s.ask(ctx, conn, scan, query, step)
+			_, err := s.ask(ctx, conn, scan, sweepRows, step)
 			return err
 		})
 		if err != nil {
 			return deleted, err
 		}
-		deleted += int(n)
-		if keys != nil {
-			*keys = append(*keys, gone...)
-		}
-		if int(n) < step {
+		deleted = append(deleted, gone...)
+		if len(gone) < step {
 			break
 		}
 	}

@@ -241,52 +241,37 @@ const (
 // Sweep implements [onceward.Sweeper]. It lets claims in between: to delete 500
 // records takes about a second of a busy store.
 func (s *Store) Sweep(ctx context.Context, limit int) (int, error) {
-	return s.paced(ctx, limit, nil)
+	keys, err := s.SweepKeys(ctx, limit)
+	return len(keys), err
 }
 
 // SweepKeys implements [onceward.KeySweeper].
-func (s *Store) SweepKeys(ctx context.Context, limit int) (deleted []onceward.Key, err error) {
-	_, err = s.paced(ctx, limit, &deleted)
-	return deleted, err
-}
-
-// paced is sweep, and notes whether it has caught up.
-func (s *Store) paced(ctx context.Context, limit int, keys *[]onceward.Key) (int, error) {
-	deleted, err := s.sweep(ctx, limit, keys)
+func (s *Store) SweepKeys(ctx context.Context, limit int) ([]onceward.Key, error) {
+	deleted, err := s.sweep(ctx, limit)
 	switch {
-	case deleted >= limit:
+	case len(deleted) >= limit:
 		s.behind.Add(1)
-	case err == nil:
+	case err == nil: // it has caught up
 		s.behind.Store(0)
 	}
 	return deleted, err
 }
 
-// sweep appends the keys of what it deletes to keys, if that is not nil.
-func (s *Store) sweep(ctx context.Context, limit int, keys *[]onceward.Key) (int, error) {
+func (s *Store) sweep(ctx context.Context, limit int) (deleted []onceward.Key, err error) {
 	rests := restOfSweep >> min(s.behind.Load()/hurry, 8)
-	deleted := 0
-	for deleted < limit {
+	for len(deleted) < limit {
 		begun := time.Now()
-		step, n := min(sweepStep, limit-deleted), 0
+		step := min(sweepStep, limit-len(deleted))
 		var gone []onceward.Key
-		err := s.writer.do(&op{ctx: ctx, class: sweeps, run: func(tx *tx) (outcome, err error) {
-			if keys == nil {
-				n, err = tx.sweep(step)
-				return nil, err
-			}
-			gone, err = tx.sweepKeys(step)
-			n = len(gone)
+		err := s.writer.do(&op{ctx: ctx, class: sweeps, run: func(tx *tx) (_, err error) {
+			gone, err = tx.sweep(step)
 			return nil, err
 		}})
 		if err != nil {
 			return deleted, fmt.Errorf("sqlitestore: sweep: %w", err)
 		}
-		deleted += n
-		if keys != nil {
-			*keys = append(*keys, gone...)
-		}
-		if n < step || deleted == limit {
+		deleted = append(deleted, gone...)
+		if len(gone) < step || len(deleted) == limit {
 			break
 		}
 		select {

@@ -20,7 +20,6 @@ const (
 	qComplete
 	qRelease
 	qSweep
-	qSweepKeys
 	qForget
 	qSavepoint
 	qRollbackTo
@@ -34,9 +33,6 @@ const selectRow = `SELECT fingerprint, method, path, token, attempt, held, creat
 
 // alive ends the WHERE of what only the owner of a record in progress may do.
 const alive = ` WHERE scope = ?1 AND key = ?2 AND token = ?3 AND completed_at IS NULL AND (expires_at IS NULL OR expires_at > ?4)`
-
-const sweepRows = `DELETE FROM idempotency_keys WHERE rowid IN
-	(SELECT rowid FROM idempotency_keys WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2)`
 
 var queries = [statements]string{
 	qInsert: `INSERT INTO idempotency_keys
@@ -52,9 +48,9 @@ var queries = [statements]string{
 			expires_at = CASE WHEN max(held, ?6) OR keep < 0 THEN NULL ELSE ?5 + keep + 1 END` + alive,
 	qComplete: `UPDATE idempotency_keys
 		SET completed_at = ?4, status = ?5, expires_at = ?6, response = ?7, held = 0` + alive,
-	qRelease:   `DELETE FROM idempotency_keys WHERE scope = ?1 AND key = ?2 AND token = ?3 AND completed_at IS NULL`,
-	qSweep:     sweepRows,
-	qSweepKeys: sweepRows + ` RETURNING scope, key`,
+	qRelease: `DELETE FROM idempotency_keys WHERE scope = ?1 AND key = ?2 AND token = ?3 AND completed_at IS NULL`,
+	qSweep: `DELETE FROM idempotency_keys WHERE rowid IN
+		(SELECT rowid FROM idempotency_keys WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2) RETURNING scope, key`,
 	qForget: `DELETE FROM idempotency_keys WHERE rowid IN
 		(SELECT rowid FROM idempotency_keys WHERE scope = ?1 LIMIT ?2)`,
 	qSavepoint:        "SAVEPOINT " + savepoint,
@@ -264,14 +260,8 @@ func (t *tx) release(key onceward.Key, tok onceward.Token) error {
 	return err
 }
 
-func (t *tx) sweep(limit int) (int, error) {
-	n, err := t.exec(qSweep, nowMilli(), limit)
-	return int(n), err
-}
-
-// sweepKeys is sweep, and says whose rows went.
-func (t *tx) sweepKeys(limit int) (keys []onceward.Key, err error) {
-	s, err := t.stmt(qSweepKeys)
+func (t *tx) sweep(limit int) (keys []onceward.Key, err error) {
+	s, err := t.stmt(qSweep)
 	if err != nil {
 		return nil, err
 	}

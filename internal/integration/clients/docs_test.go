@@ -7,54 +7,18 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/onceward/onceward"
+	"github.com/onceward/onceward/internal/integration/pages"
 	"github.com/onceward/onceward/memstore"
 	"github.com/onceward/onceward/sqlitestore"
 )
 
-// TestThePageShowsTheCodeThatRuns holds docs/clients.md to code.go. UPDATE=1
-// writes the code into the page, where it says {{title}}.
-func TestThePageShowsTheCodeThatRuns(t *testing.T) {
-	source, err := os.ReadFile("code.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := filepath.FromSlash("../../../docs/clients.md")
-	page, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := string(page)
-	shown := 0
-	for _, part := range strings.Split(string(source), "\n// docs: ")[1:] {
-		title, code, _ := strings.Cut(part, "\n")
-		if title == "end" {
-			continue
-		}
-		shown++
-		code = strings.TrimSpace(code)
-		if os.Getenv("UPDATE") == "1" {
-			text = strings.ReplaceAll(text, "{{"+title+"}}", code)
-		}
-		if !strings.Contains(text, "```go\n"+code+"\n```") {
-			t.Errorf("docs/clients.md does not show %q as it stands in code.go", title)
-		}
-	}
-	if blocks := strings.Count(text, "```go\n"); shown != 5 || blocks != shown {
-		t.Errorf("code.go has %d parts for the page, which has %d blocks of code; want 5", shown, blocks)
-	}
-	if os.Getenv("UPDATE") == "1" {
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
+// TestThePageShowsTheCodeThatRuns holds docs/clients.md to code.go.
+func TestThePageShowsTheCodeThatRuns(t *testing.T) { pages.Hold(t, "clients.md", "code.go") }
 
 func newGuard(t *testing.T, store onceward.Store, cfg onceward.Config) *onceward.Guard {
 	t.Helper()

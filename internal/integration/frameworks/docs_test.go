@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/onceward/onceward/internal/integration/pages"
 )
 
 // TestThePageShowsTheCodeThatRuns holds docs/frameworks.md to the programs and to the
@@ -68,19 +70,11 @@ func codeOfThePage(t *testing.T) map[string]string {
 		t.Fatalf("found %v, %v", files, err)
 	}
 	found := map[string]string{}
-	for _, file := range files {
-		source, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
+	for _, p := range pages.Pieces(t, files...) {
+		if found[p.Title] != "" {
+			t.Errorf("two pieces of code are %q", p.Title)
 		}
-		for _, part := range strings.Split(string(source), "\n// docs: ")[1:] {
-			if title, code, _ := strings.Cut(part, "\n"); title != "end" {
-				if found[title] != "" {
-					t.Errorf("two pieces of code are %q", title)
-				}
-				found[title] = strings.TrimSpace(code)
-			}
-		}
+		found[p.Title] = p.Code
 	}
 	return found
 }

@@ -24,6 +24,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/onceward/onceward"
+	"github.com/onceward/onceward/internal/integration/pages"
 	"github.com/onceward/onceward/internal/integration/servers"
 	"github.com/onceward/onceward/memstore"
 	"github.com/onceward/onceward/pgxstore"
@@ -31,43 +32,9 @@ import (
 	"github.com/onceward/onceward/sqlitestore"
 )
 
-// Requirements 78 and 79: docs/keys.md shows the code that these tests run. UPDATE=1
-// writes the code into the document.
+// Requirements 78 and 79: docs/keys.md shows the code that these tests run.
 func TestTheDocumentShowsTheCodeThatRuns(t *testing.T) {
-	name := filepath.FromSlash("../../../docs/keys.md")
-	doc, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, shown := string(doc), 0
-	for file, language := range map[string]string{"naming.go": "go", "naming.js": "js"} {
-		source, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, part := range strings.Split(string(source), "\n// docs: ")[1:] {
-			title, code, _ := strings.Cut(part, "\n")
-			if title == "end" {
-				continue
-			}
-			shown++
-			code = strings.TrimSpace(strings.ReplaceAll(code, "\nexport ", "\n"))
-			if os.Getenv("UPDATE") == "1" {
-				text = strings.ReplaceAll(text, "{{"+title+"}}", code)
-			}
-			if !strings.Contains(text, "```"+language+"\n"+code+"\n```") {
-				t.Errorf("docs/keys.md does not show %q as it stands in %s", title, file)
-			}
-		}
-	}
-	if fences := strings.Count(text, "```go\n") + strings.Count(text, "```js\n"); shown != 7 || fences != shown {
-		t.Errorf("there are %d parts, and docs/keys.md has %d pieces of code, want 7 of each", shown, fences)
-	}
-	if os.Getenv("UPDATE") == "1" {
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	pages.Hold(t, "keys.md", "naming.go", "naming.js")
 }
 
 // till takes orders, by key and by external_id, and counts them.

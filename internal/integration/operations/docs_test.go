@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,47 +15,15 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/onceward/onceward"
+	"github.com/onceward/onceward/internal/integration/pages"
 	"github.com/onceward/onceward/internal/integration/servers"
 	"github.com/onceward/onceward/operation"
 	"github.com/onceward/onceward/riveroperation"
 )
 
 // TestTheDocumentShowsTheCodeThatRuns holds docs/long-work.md to handlers.go.
-// UPDATE=1 writes the code into the document.
 func TestTheDocumentShowsTheCodeThatRuns(t *testing.T) {
-	t.Parallel()
-	source, err := os.ReadFile("handlers.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := filepath.FromSlash("../../../docs/long-work.md")
-	doc, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, shown := string(doc), 0
-	for _, part := range strings.Split(string(source), "\n// docs: ")[1:] {
-		title, code, _ := strings.Cut(part, "\n")
-		if title == "end" {
-			continue
-		}
-		shown++
-		code = strings.TrimSpace(code)
-		if os.Getenv("UPDATE") == "1" {
-			text = strings.ReplaceAll(text, "{{"+title+"}}", code)
-		}
-		if !strings.Contains(text, "```go\n"+code+"\n```") {
-			t.Errorf("docs/long-work.md does not show %q as it stands in handlers.go", title)
-		}
-	}
-	if shown != 5 {
-		t.Errorf("handlers.go has %d parts for the document, want 5", shown)
-	}
-	if os.Getenv("UPDATE") == "1" {
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	pages.Hold(t, "long-work.md", "handlers.go")
 }
 
 // reported is an answer of the document's service.

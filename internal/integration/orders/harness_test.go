@@ -198,8 +198,9 @@ type request struct {
 	chaos   string // X-Chaos
 	prefer  string
 	header  http.Header
-	client  *http.Client  // a fresh connection by default
-	timeout time.Duration // the client hangs up; a minute by default
+	client  *http.Client    // a fresh connection by default
+	timeout time.Duration   // the client hangs up; a minute by default
+	leave   <-chan struct{} // … or when this is closed
 }
 
 const oneTea = `{"item":"tea","qty":1}`
@@ -225,6 +226,13 @@ func (s *server) try(r request) (answer, error) { return tryAt(s.url, r) }
 func tryAt(url string, r request) (answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), orElse(r.timeout, time.Minute))
 	defer cancel()
+	go func() {
+		select {
+		case <-r.leave:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	var body io.Reader
 	method := orElse(r.method, http.MethodPost)
 	if method == http.MethodPost || method == http.MethodPut || r.body != "" {

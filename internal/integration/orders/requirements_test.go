@@ -1,6 +1,8 @@
 package orders_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -347,10 +349,17 @@ func TestRequirement69EveryRouteIsReplayedUnderItsKey(t *testing.T) {
 func TestSIGTERMFinishesWhatRuns(t *testing.T) {
 	onServer(t, func(t *testing.T, s *server) {
 		watched := s.background(request{key: "watched", chaos: "sleep_ms=6000"})
-		if _, err := s.try(request{key: "left", chaos: "sleep_ms=6000", timeout: time.Second}); !isTimeout(err) {
+		leave, gone := make(chan struct{}), make(chan error, 1)
+		go func() {
+			_, err := s.try(request{key: "left", chaos: "sleep_ms=6000", leave: leave})
+			gone <- err
+		}()
+		s.waitRunning(map[bool]int{false: 2, true: 1}[s.b.serial])
+		time.Sleep(time.Second) // where handlers take turns, nobody tells that the second waits
+		close(leave)
+		if err := <-gone; !errors.Is(err, context.Canceled) {
 			t.Fatalf("the client was to leave: %v", err)
 		}
-		s.waitRunning(map[bool]int{false: 2, true: 1}[s.b.serial])
 		if code := s.stop(); code != 0 {
 			t.Errorf("the program ended with %d:\n%s", code, s.out.String())
 		}

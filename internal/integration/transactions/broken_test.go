@@ -54,7 +54,7 @@ func ask(h http.Handler, key string) *httptest.ResponseRecorder {
 	return w
 }
 
-func newGuard(t *testing.T, store onceward.Store) *onceward.Guard {
+func openGuard(t *testing.T, store onceward.Store) *onceward.Guard {
 	t.Helper()
 	guard, err := onceward.New(store, onceward.Unscoped, onceward.Config{MaxTransaction: 2 * time.Second, StoreTimeout: 2 * time.Second})
 	if err != nil {
@@ -102,7 +102,7 @@ func TestAPanicWithinAStatementOnPostgresRollsBackAndGoesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	guard := newGuard(t, store)
+	guard := openGuard(t, store)
 	batch := func(args ...any) *pgx.Batch {
 		b := &pgx.Batch{}
 		b.Queue("SELECT $1::int", args...)
@@ -185,7 +185,7 @@ func TestAPanicWithinAStatementOnSQLiteRollsBackAndGoesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	guard := newGuard(t, store)
+	guard := openGuard(t, store)
 	for name, broken := range map[string]func(context.Context, *sql.Tx){
 		"exec":  func(ctx context.Context, tx *sql.Tx) { _, _ = tx.ExecContext(ctx, "SELECT ?", brokenValue{}) },
 		"query": func(ctx context.Context, tx *sql.Tx) { _, _ = tx.QueryContext(ctx, "SELECT ?", brokenValue{}) },
@@ -272,7 +272,7 @@ func TestAStatementLeftBehindOnPostgresEndsWithTheTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	guard := newGuard(t, store)
+	guard := openGuard(t, store)
 	for name, end := range map[string]func(){
 		"returns": func() {},
 		"panics":  func() { panic(http.ErrAbortHandler) },

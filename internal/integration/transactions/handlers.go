@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/onceward/onceward"
 	"github.com/onceward/onceward/pgxstore"
 	"github.com/onceward/onceward/sqlitestore"
 )
@@ -30,6 +31,17 @@ func read(w http.ResponseWriter, r *http.Request) (o order, ok bool) {
 		return o, false
 	}
 	return o, true
+}
+
+// docs: mount
+func newGuard(store onceward.Store, scope onceward.ScopeFunc) (*onceward.Guard, error) {
+	return onceward.New(store, scope, onceward.Config{Require: true})
+}
+
+func routes(guard *onceward.Guard) http.Handler { // inside authentication
+	mux := http.NewServeMux()
+	mux.Handle("POST /create-order", guard.Atomic(http.HandlerFunc(createOrderSQLite)))
+	return mux
 }
 
 // docs: sqlite

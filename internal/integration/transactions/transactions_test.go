@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -15,52 +14,16 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/onceward/onceward"
+	"github.com/onceward/onceward/internal/integration/pages"
 	"github.com/onceward/onceward/internal/integration/servers"
 	"github.com/onceward/onceward/pgxstore"
 	"github.com/onceward/onceward/sqlitestore"
 )
 
 // TestTheDocumentShowsTheCodeThatRuns holds docs/transactions.md to handlers.go and
-// locking.go. UPDATE=1 writes the code into the document.
+// locking.go.
 func TestTheDocumentShowsTheCodeThatRuns(t *testing.T) {
-	var source []byte
-	for _, file := range []string{"handlers.go", "locking.go"} {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		source = append(source, text...)
-	}
-	name := filepath.FromSlash("../../../docs/transactions.md")
-	doc, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := string(doc)
-	parts := strings.Split(string(source), "\n// docs: ")[1:]
-	shown := 0
-	for _, part := range parts {
-		title, code, _ := strings.Cut(part, "\n")
-		if title == "end" {
-			continue
-		}
-		shown++
-		code = strings.TrimSpace(code)
-		if os.Getenv("UPDATE") == "1" {
-			text = strings.ReplaceAll(text, "{{"+title+"}}", code)
-		}
-		if !strings.Contains(text, "```go\n"+code+"\n```") {
-			t.Errorf("docs/transactions.md does not show %q as it stands in the code", title)
-		}
-	}
-	if shown != 10 {
-		t.Errorf("there are %d parts for the document, want 10", shown)
-	}
-	if os.Getenv("UPDATE") == "1" {
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	pages.Hold(t, "transactions.md", "handlers.go", "locking.go")
 }
 
 const tables = `CREATE TABLE orders (id text PRIMARY KEY, external_id text UNIQUE, item text NOT NULL, qty integer NOT NULL);
@@ -158,6 +121,34 @@ const (
 	orders = `SELECT count(*) FROM orders`
 	left   = `SELECT "left" FROM stock`
 )
+
+// Without a key there is no transaction for the handler to write through.
+func TestTheDocumentsRoutesRefuseARequestWithoutAKey(t *testing.T) {
+	db := openSQLite(t)
+	store, err := sqlitestore.New(t.Context(), db, sqlitestore.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close(context.Background()) })
+	guard, err := newGuard(store, onceward.Unscoped)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { guard.Close(context.Background()) })
+	h := routes(guard)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("POST", "/create-order", strings.NewReader(`{"item":"tea","qty":1}`)))
+	if w.Code != http.StatusBadRequest || !strings.HasPrefix(w.Header().Get("Idempotency-Status"), "key-missing") {
+		t.Errorf("without a key: %d %v", w.Code, w.Header())
+	}
+	if w := post(h, "k", `{"item":"tea","qty":1}`); w.Code != http.StatusCreated {
+		t.Errorf("with one: %d %s", w.Code, w.Body)
+	}
+	var n int
+	if err := db.QueryRow(orders).Scan(&n); err != nil || n != 1 {
+		t.Errorf("there are %d orders, %v", n, err)
+	}
+}
 
 func TestAnOrderAndItsAnswerAreOneTransaction(t *testing.T) {
 	onEach(t, func(t *testing.T, h http.Handler, count func(string) int) {
