@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,38 +16,11 @@ import (
 	"time"
 
 	"github.com/onceward/onceward/fault"
+	"github.com/onceward/onceward/internal/assert"
 )
 
 // TestMain fails the package if a goroutine of the proxy outlives the tests.
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if left := leftovers(); code == 0 && left != "" {
-		fmt.Fprintf(os.Stderr, "goroutines left behind:\n%s\n", left)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-// leftovers returns the stacks that run in this package's code, other than the
-// caller's, once they have had time to end.
-func leftovers() string {
-	var out []string
-	for range 200 {
-		buf := make([]byte, 1<<20)
-		buf = buf[:runtime.Stack(buf, true)]
-		out = nil
-		for i, g := range strings.Split(string(buf), "\n\n") {
-			if i > 0 && strings.Contains(g, "onceward/fault.") {
-				out = append(out, g)
-			}
-		}
-		if out == nil {
-			return ""
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	return strings.Join(out, "\n\n")
-}
+func TestMain(m *testing.M) { assert.Main(m, "onceward/fault.") }
 
 // seen is one request as the upstream's handler saw it.
 type seen struct {

@@ -148,6 +148,7 @@ func (g *Gateway) Close(ctx context.Context) error {
 // call is what the gateway knows of one request that may change something.
 type call struct {
 	w       http.ResponseWriter // as it came; the guard puts its own in its place
+	method  string              // as it came
 	guarded bool                // it runs under a claim
 	streams bool                // its answer goes out as it comes
 	conn    *witness            // the connection that it got, if any
@@ -174,11 +175,6 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, refusal{status: http.StatusNotImplemented, kind: "about:blank", en: "There is no tunnel here", ru: "Туннеля здесь нет."})
 		return
 	}
-	// Many servers take "patch" for PATCH, and browsers send it so.
-	if upper := strings.ToUpper(r.Method); upper != r.Method && !safe(upper) {
-		r = r.Clone(r.Context())
-		r.Method = upper
-	}
 	// An answer that says no type gets none: net/http would guess one.
 	w.Header()["Content-Type"] = nil
 	if r.Header["Expect"] != nil {
@@ -188,7 +184,10 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.forSafe.ServeHTTP(w, r)
 		return
 	}
-	r = r.WithContext(context.WithValue(r.Context(), callKey{}, &call{w: w}))
+	r = r.WithContext(context.WithValue(r.Context(), callKey{}, &call{w: w, method: r.Method}))
+	// Many servers take "patch" for PATCH, and browsers send it so: the guard has to
+	// see what the application may make of it, which gets it as it came.
+	r.Method = strings.ToUpper(r.Method)
 	if g.outside(r) {
 		g.forward(w, r)
 		return

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -381,3 +382,21 @@ func TestAConfigThatCannotBeMeantIsRefused(t *testing.T) {
 }
 
 type nopStore struct{ onceward.Store }
+
+// A browser sends fetch's "patch" as it is written, and many servers take it for
+// PATCH.
+func TestAMethodInSmallLettersIsGuardedAndPassesAsItCame(t *testing.T) {
+	app := serve(t, true, func(a *arrival) bool {
+		a.say("HTTP/1.1 200 OK\r\nContent-Length: " + strconv.Itoa(len(a.Method)) + "\r\n\r\n" + a.Method)
+		return true
+	})
+	addr := front(t, app.url(), gateway.Config{})
+	for _, outcome := range []string{"executed", "replayed"} {
+		got := send(t, addr, "patch", "/orders/1", "tea", key, "k")
+		got.want(t, 200, outcome)
+		if got.body != "patch" {
+			t.Errorf("the application got the method %q", got.body)
+		}
+	}
+	app.wantArrivals(1)
+}

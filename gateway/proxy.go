@@ -101,8 +101,11 @@ func (g *Gateway) rewrite(pr *httputil.ProxyRequest) {
 	out.URL = g.place(in)
 	out.Trailer = in.Trailer // it is filled when the body has been read
 	g.forwarded(in, out)
-	if c := callOf(in.Context()); c != nil && c.guarded {
-		out.Header.Del("Expect") // the body is here already
+	if c := callOf(in.Context()); c != nil {
+		out.Method = c.method
+		if c.guarded {
+			out.Header.Del("Expect") // the body is here already
+		}
 	}
 	if up := out.Header.Get("Upgrade"); up != "" && (in.Method != http.MethodGet || !strings.EqualFold(up, "websocket")) {
 		// Whatever else the protocol is, its requests would pass unseen through the

@@ -9,8 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +16,7 @@ import (
 
 	"github.com/onceward/onceward"
 	"github.com/onceward/onceward/gateway"
+	"github.com/onceward/onceward/internal/assert"
 	"github.com/onceward/onceward/memstore"
 )
 
@@ -261,32 +260,4 @@ func (a answer) want(t *testing.T, status int, outcome string) {
 }
 
 // TestMain fails the package if a goroutine of the gateway outlives the tests.
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if left := leftovers(); code == 0 && left != "" {
-		fmt.Fprintf(os.Stderr, "goroutines left behind:\n%s\n", left)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-// leftovers returns the stacks that run in this package's code, other than the
-// caller's, once they have had time to end.
-func leftovers() string {
-	var out []string
-	for range 200 {
-		buf := make([]byte, 1<<20)
-		buf = buf[:runtime.Stack(buf, true)]
-		out = nil
-		for i, g := range strings.Split(string(buf), "\n\n") {
-			if i > 0 && strings.Contains(g, "onceward/gateway.") {
-				out = append(out, g)
-			}
-		}
-		if out == nil {
-			return ""
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	return strings.Join(out, "\n\n")
-}
+func TestMain(m *testing.M) { assert.Main(m, "onceward/gateway.") }

@@ -213,7 +213,7 @@ func moment(t time.Time) *time.Time {
 
 // Refuse answers with what kept an operation from being submitted or looked at. Of
 // an error that is not ours to tell the client learns that it may try again.
-func (o *Operations) Refuse(w http.ResponseWriter, _ *http.Request, err error) {
+func (o *Operations) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	p := onceward.Problem{Type: problem + "unavailable", Status: http.StatusServiceUnavailable,
 		Title: "The work could not be accepted or looked at", Detail: "Send the same request with the same key again after Retry-After."}
 	var own *onceward.ProblemError
@@ -237,10 +237,10 @@ func (o *Operations) Refuse(w http.ResponseWriter, _ *http.Request, err error) {
 			Title: "This key named a different request", Detail: "Use a new key for a new request; repeat a request without changing it."}
 	case errors.Is(err, errScope):
 		p = onceward.Problem{Type: "about:blank", Status: http.StatusInternalServerError, Title: "Internal server error"}
-		o.log("onceward: the status of operations stands outside authentication", err)
+		o.log("onceward: the status of operations stands outside authentication", r, err)
 	default:
 		h.Set("Retry-After", "2")
-		o.log("onceward: an operation's runner failed", err)
+		o.log("onceward: an operation's runner failed", r, err)
 	}
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Cache-Control", "no-store")
@@ -249,8 +249,13 @@ func (o *Operations) Refuse(w http.ResponseWriter, _ *http.Request, err error) {
 	_, _ = w.Write(append(body, '\n'))
 }
 
-func (o *Operations) log(msg string, err error) {
-	if o.cfg.Logger != nil {
-		o.cfg.Logger.Error(msg, "error", err)
+func (o *Operations) log(msg string, r *http.Request, err error) {
+	if o.cfg.Logger == nil {
+		return
 	}
+	args := []any{"error", err}
+	if key, _, ok := onceward.Named(r.Context()); ok {
+		args = append(args, "record", key.RecordID())
+	}
+	o.cfg.Logger.Error(msg, args...)
 }

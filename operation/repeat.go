@@ -79,7 +79,7 @@ func (w *repeat) current(status int) (Operation, bool) {
 	}
 	op, err := w.o.Look(w.r, id)
 	if err != nil {
-		w.o.log("onceward: a repeat could not be brought up to date", err)
+		w.o.log("onceward: a repeat could not be brought up to date", w.r, err)
 		return Operation{}, false
 	}
 	return op, true

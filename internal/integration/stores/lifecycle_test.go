@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/onceward/onceward"
+	"github.com/onceward/onceward/internal/assert"
 	"github.com/onceward/onceward/sqlitestore"
 )
 
@@ -272,7 +273,7 @@ func TestCloseDoesNotWaitForALock(t *testing.T) {
 			t.Error("a claim under another's lock was confirmed")
 		}
 	}
-	if left := storeGoroutines(5 * time.Second); left != "" {
+	if left := assert.LeftBehind("onceward/sqlitestore.", 5*time.Second); left != "" {
 		t.Errorf("the writer is still there:\n%s", left)
 	}
 }
