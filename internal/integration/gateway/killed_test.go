@@ -212,6 +212,7 @@ func TestGosSilentResendThrowsASwitchTwiceAndTheGatewayOnce(t *testing.T) {
 			}
 			// A connection to the application is open and idle.
 			p.must(at, request{method: "GET", path: "/orders"})
+			p.must(at, ordering("warm-"+name, ""))
 			toggle := request{path: path + "/toggle", key: "k"}
 			for range 3 {
 				if a, err := p.try(at, toggle); err == nil && (a.acknowledged() || name == "bare" && a.status == 200) {
