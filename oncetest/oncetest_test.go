@@ -79,6 +79,8 @@ var wrongShops = []struct {
 		"OtherBody": "another body under the same key was carried out",
 	}},
 	{noScope, map[string]string{"OtherPerson": "another person who used the same key got the first one's answer"}},
+	{quietNoScope, map[string]string{"OtherPerson": "another person who used the same key got the first one's answer"}},
+	{saysDone, map[string]string{"Failure": "sent again after a failure, a request was answered as done and was not done"}},
 	{keepsFailures, map[string]string{"Failure": "sent again after a failure that is over, a request is still not done"}},
 	{doesHalf, map[string]string{"Failure": "sent again after a failure, a request was done twice"}},
 	{anyBody, map[string]string{"OtherBody": "another body under the same key got the first one's answer: what it asked for is lost"}},
@@ -170,18 +172,29 @@ func signRequest(open bool) *http.Request {
 	return r
 }
 
-// A toggle: nothing counts it, its state tells. Requirement 16.
+// A toggle, or a counter: nothing counts it, its state tells. Requirement 16.
 func TestAToggleIsFoundByItsState(t *testing.T) {
+	for wrong, said := range map[wrong][]string{
+		turnsOver: {"undid", "say the state that it wants"},
+		movesOn:   {"changed the state"},
+	} {
+		t.Run(string(wrong), func(t *testing.T) { foundByState(t, wrong, said) })
+	}
+}
+
+func foundByState(t *testing.T, wrong wrong, parts []string) {
 	found := 0
 	for _, a := range oncetest.Steps() {
 		if a.Name == "OtherBody" || a.Name == "OtherPerson" || a.Name == "Failure" {
 			continue // about keys and failures
 		}
-		s := newShop(turnsOver)
+		s := newShop(wrong)
 		cfg := oncetest.Config{State: oncetest.Get(s, "/sign", nil), Patience: patience}
 		said := try(t, func(tb testing.TB) { a.Assert(cfg, tb, s, signRequest(true)) })
-		if !strings.Contains(said, "undid") || !strings.Contains(said, "say the state that it wants") {
-			t.Errorf("%s says of a toggle %q", a.Name, said)
+		for _, part := range parts {
+			if !strings.Contains(said, part) {
+				t.Errorf("%s says %q, want %q", a.Name, said, part)
+			}
 		}
 		found++
 	}

@@ -43,6 +43,9 @@ const (
 	forgets         wrong = "the keys are in memory only"
 	doesHalf        wrong = "a failure leaves its work behind"
 	turnsOver       wrong = "the state is turned over"
+	movesOn         wrong = "the state moves on with each request"
+	quietNoScope    wrong = "the key is not its owner's alone, and no replay says that it is one"
+	saysDone        wrong = "after a failure the key is kept as if all was done"
 )
 
 // record is what is kept of a key; it is replaced, not changed.
@@ -62,6 +65,7 @@ type shop struct {
 	orders  []string
 	records map[string]*record
 	open    bool // the shop, as its sign says
+	set     int  // how often the sign was set; only a wrong shop shows it
 	broken  bool
 }
 
@@ -76,6 +80,9 @@ func (s *shop) count() int {
 func (s *shop) sign() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.wrong == movesOn {
+		return fmt.Sprint("open: ", s.open, ", set ", s.set)
+	}
 	return fmt.Sprint("open: ", s.open)
 }
 
@@ -122,6 +129,7 @@ func (s *shop) setSign(w http.ResponseWriter, r *http.Request) {
 	open := r.FormValue("open") == "true"
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.set++
 	if s.wrong == turnsOver {
 		s.open = !s.open
 	} else {
@@ -133,7 +141,7 @@ func (s *shop) setSign(w http.ResponseWriter, r *http.Request) {
 // once is a guard in sixty lines, as people write them.
 func (s *shop) once(w http.ResponseWriter, r *http.Request) {
 	id := r.Header.Get("Authorization") + " " + r.Header.Get("Idempotency-Key")
-	if s.wrong == noScope {
+	if s.wrong == noScope || s.wrong == quietNoScope {
 		id = r.Header.Get("Idempotency-Key")
 	}
 	if s.wrong == looksThenActs {
@@ -191,7 +199,9 @@ func (s *shop) replay(w http.ResponseWriter, rec *record) {
 			w.Header()[name] = values
 		}
 	}
-	w.Header().Set("Idempotency-Replayed", "1")
+	if s.wrong != quietNoScope {
+		w.Header().Set("Idempotency-Replayed", "1")
+	}
 	if s.wrong == otherStatus && rec.status == http.StatusCreated {
 		w.WriteHeader(http.StatusOK)
 	} else {
@@ -229,7 +239,12 @@ func (s *shop) first(w http.ResponseWriter, r *http.Request, id, body string, re
 		}
 	}
 	s.order(answer, r.WithContext(context.WithoutCancel(r.Context())), body)
-	if answer.Code >= 500 && s.wrong != keepsFailures {
+	if answer.Code >= 500 && s.wrong == saysDone {
+		done := httptest.NewRecorder()
+		done.WriteHeader(http.StatusCreated)
+		keep(done)
+	}
+	if answer.Code >= 500 && !kept && s.wrong != keepsFailures {
 		free()
 		kept = true // there is nothing to keep
 	}
