@@ -22,7 +22,7 @@ func (a answer) entity(t *testing.T) entity {
 	return entity{a.order(t).ID, a.header.Get("Location"), a.header.Get("ETag")}
 }
 
-func TestRequirement64TwentyKeysForOneExternalIDAreOneOrder(t *testing.T) {
+func TestRequirement64TwentyAtOnceUnderTwoKeysAreOneOrder(t *testing.T) {
 	onServer(t, func(t *testing.T, s *server) {
 		var all []func() answer
 		for i := range 20 {
