@@ -5,7 +5,7 @@ import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { chromium } from 'playwright-core';
 import { onPath } from './engines.js';
-import { sleep, startProgram, tempFolder, until } from './processes.js';
+import { bounded, sleep, startProgram, tempFolder, until } from './processes.js';
 import { Tab } from './tab.js';
 
 /**
@@ -61,7 +61,7 @@ export async function openChromium(options) {
     ...powers(main),
     async newContext() {
       const context = await browser.newContext({ locale: options.locale, viewport: null });
-      return { ...powers(context), close: () => context.close() };
+      return bounded('chromium context', { ...powers(context), close: () => context.close() });
     },
     async kill() {
       await program.kill();

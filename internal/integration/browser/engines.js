@@ -2,6 +2,7 @@
 // The three engines behind one interface.
 import { accessSync, constants, existsSync, readdirSync } from 'node:fs';
 import { delimiter, dirname, join } from 'node:path';
+import { bounded } from './processes.js';
 
 /** @typedef {'chromium' | 'firefox' | 'webkit'} Engine */
 
@@ -43,7 +44,11 @@ import { delimiter, dirname, join } from 'node:path';
  * @returns {Promise<Browser>}
  */
 export async function open(engine, options = {}) {
-  const given = { locale: 'ru-RU', ...options };
+  return bounded(engine, await start(engine, { locale: 'ru-RU', ...options }));
+}
+
+/** @param {Engine} engine @param {Options} given @returns {Promise<Browser>} */
+async function start(engine, given) {
   switch (engine) {
     case 'chromium':
       return (await import('./chromium.js')).openChromium(given);

@@ -2,7 +2,7 @@
 // Firefox, driven by Puppeteer over WebDriver BiDi.
 import puppeteer from 'puppeteer-core';
 import { onPath } from './engines.js';
-import { sleep, tempFolder } from './processes.js';
+import { bounded, sleep, tempFolder } from './processes.js';
 import { Tab, leave } from './tab.js';
 
 /**
@@ -38,7 +38,7 @@ export async function openFirefox(options) {
     ...cookies(main),
     async newContext() {
       const context = await browser.createBrowserContext();
-      return { newTab: () => newTab(context), ...cookies(context), close: () => context.close() };
+      return bounded('firefox context', { newTab: () => newTab(context), ...cookies(context), close: () => context.close() });
     },
     async kill() {
       const ended = new Promise(resolve => process.once('exit', resolve));

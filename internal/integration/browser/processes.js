@@ -80,6 +80,44 @@ export async function until(what, question, { timeout = 15_000, every = 50 } = {
 }
 
 /**
+ * The same object, whose functions reject when they have not answered in time. A
+ * driver waits for a page that hangs without an end, and a test with it.
+ * @template {object} T
+ * @param {string} name for the error's text
+ * @param {T} object
+ * @param {number} [limit] ms
+ * @returns {T}
+ */
+export function bounded(name, object, limit = 90_000) {
+  return new Proxy(object, {
+    get(target, property) {
+      const value = Reflect.get(target, property);
+      if (typeof value !== 'function') return value;
+      return (/** @type {any[]} */ ...args) => {
+        const answer = value.apply(target, args);
+        return answer instanceof Promise ? inTime(`${name}.${String(property)}`, answer, limit) : answer;
+      };
+    },
+  });
+}
+
+/**
+ * @template T
+ * @param {string} what
+ * @param {Promise<T>} answer
+ * @param {number} limit ms
+ * @returns {Promise<T>}
+ */
+function inTime(what, answer, limit) {
+  /** @type {NodeJS.Timeout} */
+  let timer;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`${what} has not answered for ${limit} ms`)), limit);
+  });
+  return /** @type {Promise<T>} */ (Promise.race([answer, late])).finally(() => clearTimeout(timer));
+}
+
+/**
  * A program that runs.
  * @typedef {object} Program
  * @property {number} pid

@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import { after, before, describe, test } from 'node:test';
 import { open } from './engines.js';
-import { sleep, startProgram, tempFolder, until } from './processes.js';
+import { bounded, sleep, startProgram, tempFolder, until } from './processes.js';
 
 const page = `<!doctype html><html lang="ru"><meta charset="utf-8"><title>Проба</title>
 <style>[hidden] { display: none !important } .faint { opacity: 0 }</style>
@@ -280,4 +280,20 @@ test('a program that leaves children behind leaves nobody', async () => {
       return true;
     }
   });
+});
+
+test('a driver that has no answer from its page rejects in the end, and nothing else of it changes', async () => {
+  const driver = bounded('page', {
+    n: 1,
+    now: () => 2,
+    soon: async (/** @type {number} */ n) => n + driver.n,
+    fails: async () => {
+      throw new Error('its own');
+    },
+    never: () => new Promise(() => {}),
+  }, 50);
+  assert.equal(driver.now(), 2);
+  assert.equal(await driver.soon(2), 3);
+  await assert.rejects(driver.fails(), /its own/);
+  await assert.rejects(driver.never(), /page\.never has not answered for 50 ms/);
 });

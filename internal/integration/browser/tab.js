@@ -4,7 +4,7 @@
 // scenario means the same wherever it runs. Input is real input: the driver
 // moves the pointer and presses keys, and the page gets trusted events.
 import { writeFile } from 'node:fs/promises';
-import { sleep, until } from './processes.js';
+import { bounded, sleep, until } from './processes.js';
 
 /**
  * What an engine has to be able to do.
@@ -47,7 +47,7 @@ export class Tab {
 
   /** @param {RawTab} raw */
   constructor(raw) {
-    this.raw = raw;
+    this.raw = bounded('tab', raw);
   }
 
   /**

@@ -2,7 +2,7 @@
 // WebKitGTK, driven by plain WebDriver (https://www.w3.org/TR/webdriver2/). A
 // session of it is ephemeral, like a private window: nothing outlives it.
 import { globOne, onPath } from './engines.js';
-import { freePort, sleep, startProgram, tempFolder, until } from './processes.js';
+import { bounded, freePort, sleep, startProgram, tempFolder, until } from './processes.js';
 import { Tab } from './tab.js';
 
 const elementKey = 'element-6066-11e4-a52e-4f735466cecf';
@@ -54,7 +54,7 @@ export async function openWebKit() {
     cookies: async () => (await own()).cookies(),
     setCookie: async cookie => (await own()).setCookie(cookie),
     clearCookies: async () => (await own()).clearCookies(),
-    newContext: newSession,
+    newContext: async () => bounded('webkit context', await newSession()),
     kill: async () => (await started)?.kill(),
     close: async () => (await started)?.close(),
   };

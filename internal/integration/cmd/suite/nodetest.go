@@ -7,15 +7,17 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"time"
 )
 
 // runNode runs files, given relative to the root, under node's own test runner,
-// one file at a time.
-func runNode(ctx context.Context, w *workplace, dir string, files []string) (counts, error) {
+// one file at a time. A file that takes longer than limit is ended and has
+// failed, and the next one has its turn.
+func runNode(ctx context.Context, w *workplace, limit time.Duration, files []string) (counts, error) {
 	reporter := filepath.Join(w.root, integration, "cmd", "suite", "reporter.mjs")
-	args := append([]string{"--test", "--test-concurrency=1", "--test-reporter=" + reporter, "--test-reporter-destination=stdout"}, files...)
+	args := append([]string{"--test", "--test-concurrency=1", fmt.Sprintf("--test-timeout=%d", limit.Milliseconds()), "--test-reporter=" + reporter, "--test-reporter-destination=stdout"}, files...)
 	n := &nodeReader{out: w.out}
-	err := w.lines(ctx, dir, n.line, "node", args...)
+	err := w.lines(ctx, "", n.line, "node", args...)
 	c := n.counts
 	if err != nil && c.failed > 0 {
 		err = nil // told already, test by test

@@ -15,6 +15,8 @@ function describe(error) {
 export default async function* report(source) {
   /** @type {Map<string, string[]>} the test that runs and those above it, by file */
   const running = new Map();
+  /** @type {Map<string, string>} the test that has begun last, by file: `test:start` comes when the one before it has ended */
+  const begun = new Map();
   /** @type {Set<string>} tests that have subtests: they are counted by them */
   const parents = new Set();
   const id = (/** @type {string} */ file, /** @type {string[]} */ path) => [file, ...path].join('\n');
@@ -23,6 +25,9 @@ export default async function* report(source) {
     const file = data?.file ? relative(process.cwd(), data.file) : '';
     const path = (running.get(file) ?? []).slice(0, data?.nesting ?? 0);
     switch (type) {
+      case 'test:dequeue':
+        if (data.name !== data.file) begun.set(file, data.name);
+        break;
       case 'test:start':
         running.set(file, [...path, data.name]);
         break;
@@ -35,9 +40,12 @@ export default async function* report(source) {
         break;
       case 'test:pass':
       case 'test:fail': {
+        // A file that was ended for its time failed in the test that had begun last.
+        const late = data.details?.error?.failureType === 'testTimeoutFailure';
+        const stuck = late ? `, in ${begun.get(file)}` : '';
         path.push(data.name);
         const whole = data.name === data.file;
-        const event = { file, name: whole ? 'the file' : path.join(' › '), ms: data.details?.duration_ms ?? 0 };
+        const event = { file, name: whole ? `the file${stuck}` : path.join(' › '), ms: data.details?.duration_ms ?? 0 };
         const error = data.details?.error;
         if (data.skip !== undefined || data.todo !== undefined) {
           const why = data.skip ?? data.todo;

@@ -96,7 +96,7 @@ func runScripts(ctx context.Context, w *workplace) (counts, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	return runNode(ctx, w, "", files)
+	return runNode(ctx, w, 2*time.Minute, files)
 }
 
 func runBrowsers(ctx context.Context, w *workplace) (counts, error) {
@@ -106,7 +106,7 @@ func runBrowsers(ctx context.Context, w *workplace) (counts, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 40*time.Minute)
 	defer cancel()
-	return runNode(ctx, w, "", files)
+	return runNode(ctx, w, 6*time.Minute, files)
 }
 
 // testScripts lists the *.test.js files of the repository whose folder is

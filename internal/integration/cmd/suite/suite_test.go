@@ -100,7 +100,7 @@ func TestAGoTestThatHangsIsNamed(t *testing.T) {
 	}
 }
 
-func readNode(t *testing.T, files map[string]string) (counts, string, error) {
+func readNode(t *testing.T, limit time.Duration, files map[string]string) (counts, string, error) {
 	t.Helper()
 	if _, err := exec.LookPath("node"); err != nil {
 		t.Fatal("node is needed: make install")
@@ -124,12 +124,12 @@ func readNode(t *testing.T, files map[string]string) (counts, string, error) {
 		t.Fatal(err)
 	}
 	defer w.close()
-	c, err := runNode(context.Background(), w, "", paths)
+	c, err := runNode(context.Background(), w, limit, paths)
 	return c, out.String(), err
 }
 
 func TestNodeTestsAreCountedByTheirLeaves(t *testing.T) {
-	got, out, err := readNode(t, map[string]string{"a.test.mjs": `
+	got, out, err := readNode(t, time.Minute, map[string]string{"a.test.mjs": `
 import assert from 'node:assert';
 import { describe, it, test } from 'node:test';
 test('plain', () => {});
@@ -158,7 +158,7 @@ test('parent', async t => {
 }
 
 func TestANodeFileThatCannotFailFails(t *testing.T) {
-	got, out, _ := readNode(t, map[string]string{
+	got, out, _ := readNode(t, time.Minute, map[string]string{
 		"empty.test.mjs": "export {};",
 		"load.test.mjs":  "throw new Error('at load');",
 		"hang.test.mjs":  "import { test } from 'node:test'; test('for ever', () => new Promise(() => {}));",
@@ -170,6 +170,20 @@ func TestANodeFileThatCannotFailFails(t *testing.T) {
 		if !strings.Contains(out, want) {
 			t.Errorf("the output lacks %q:\n%s", want, out)
 		}
+	}
+}
+
+// A page that hung kept every later file of the stage from its turn.
+func TestANodeFileThatHangsIsNamedAndEndsNoOther(t *testing.T) {
+	got, out, err := readNode(t, 5*time.Second, map[string]string{
+		"a-hangs.test.mjs": "import { test } from 'node:test'; test('before', () => {}); test('for ever', () => new Promise(() => setInterval(() => {}, 1000)));",
+		"b-fine.test.mjs":  "import { test } from 'node:test'; test('fine', () => {});",
+	})
+	if want := (counts{passed: 2, failed: 1}); got != want || err != nil {
+		t.Errorf("got %v, %v; want %v\n%s", got, err, want, out)
+	}
+	if !strings.Contains(out, "a-hangs.test.mjs: the file, in for ever") {
+		t.Errorf("the output does not name the test that hung:\n%s", out)
 	}
 }
 
