@@ -21,7 +21,7 @@ import (
 // the finished one.
 const pageWait = 2 * time.Second
 
-// operations is how long work is told of over HTTP.
+// newOperations makes what tells of long work over HTTP.
 func (a *App) newOperations() (*operation.Operations, error) {
 	records, _ := a.cfg.Keys.(onceward.Looker)
 	return operation.New(a.cfg.Exports.Runner(), scope, operation.Config{Records: records, Write: a.writeOperation, Logger: a.log})
