@@ -19,8 +19,10 @@ after(() => scene?.close());
 afterEach(() => scene.clear());
 
 /** What the page itself is told, in its own words. @param {import('./screen.js').Screen} screen */
-const listen = screen =>
-  screen.tab.eval(() => {
+const listen = async screen => {
+  // A new row is there before the answer to it is.
+  await screen.tab.waitFor('no request is under way', () => document.querySelector('.htmx-request') === null);
+  await screen.tab.eval(() => {
     const said = /** @type {any} */ (window);
     said.answers = [];
     said.online = 0;
@@ -30,6 +32,7 @@ const listen = screen =>
     });
     addEventListener('online', () => said.online++);
   });
+};
 /** @param {import('./screen.js').Screen} screen @returns {Promise<string[]>} */
 const answers = screen => screen.tab.eval(() => /** @type {any} */ (window).answers);
 /** @param {import('./screen.js').Screen} screen @returns {Promise<number>} */
