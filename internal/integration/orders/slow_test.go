@@ -65,7 +65,12 @@ func TestALineOfSlowTransactionsEndsForEachOne(t *testing.T) {
 			}
 		}
 		quick := answers[len(answers)-1]
-		if o := quick.outcome(); o != "executed" && (o != "unavailable" || quick.status != http.StatusServiceUnavailable) {
+		// Where the store's own call has ended without a word, the guard asks once
+		// more and can meet what is still being committed.
+		switch o := quick.outcome(); {
+		case o == "executed":
+		case (o == "unavailable" || o == "in-progress") && quick.status == http.StatusServiceUnavailable:
+		default:
 			t.Errorf("the quick one was answered %v", quick)
 		}
 		s.until(request{key: "quick"})
