@@ -22,7 +22,7 @@ func cycles(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("ONCEWARD_CYCLES")
 	if text == "" {
-		return 20_000
+		return 10_000
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 10_000 {

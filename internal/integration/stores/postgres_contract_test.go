@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -71,11 +72,16 @@ type pgEffects struct {
 	pool *pgxpool.Pool
 }
 
+// everything is whether the cases of a lost connection run on every variant of
+// Postgres, as in `make sweep`, and not only on the plainest and behind the pooler.
+var everything = os.Getenv("ONCEWARD_STORES") == "all"
+
 // pgContract holds a store on each of the pools to the contract.
-func pgContract(t *testing.T, cfg pgxstore.Config, unit time.Duration, open func(t testing.TB) *pgxpool.Pool) {
+func pgContract(t *testing.T, noFaults bool, cfg pgxstore.Config, unit time.Duration, open func(t testing.TB) *pgxpool.Pool) {
 	t.Helper()
 	storetest.Run(t, storetest.Config{
-		Unit: unit,
+		NoFaults: noFaults,
+		Unit:     unit,
 		New: func(t testing.TB) onceward.Store {
 			pool := open(t)
 			if _, err := pool.Exec(context.Background(), "CREATE TABLE effects (id serial)"); err != nil {
@@ -115,7 +121,7 @@ func TestPostgresKeepsTheContract(t *testing.T) {
 	for _, isolation := range []string{"read committed", "repeatable read", "serializable"} {
 		t.Run(isolation, func(t *testing.T) {
 			schema := pgSchemas(t, servers.Postgres(t))
-			pgContract(t, pgxstore.Config{}, 0, func(t testing.TB) *pgxpool.Pool {
+			pgContract(t, !everything && isolation != "read committed", pgxstore.Config{}, 0, func(t testing.TB) *pgxpool.Pool {
 				return openPgPool(t, schema(t), "default_transaction_isolation", isolation)
 			})
 		})
@@ -128,7 +134,7 @@ func TestPostgresKeepsTheContractInEveryMode(t *testing.T) {
 	for _, mode := range []string{"cache_describe", "describe_exec", "simple_protocol"} {
 		t.Run(mode, func(t *testing.T) {
 			schema := pgSchemas(t, servers.Postgres(t))
-			pgContract(t, pgxstore.Config{Reserve: -1}, 0, func(t testing.TB) *pgxpool.Pool {
+			pgContract(t, !everything, pgxstore.Config{Reserve: -1}, 0, func(t testing.TB) *pgxpool.Pool {
 				return openPgPool(t, schema(t), "default_query_exec_mode", mode, "pool_max_conns", "1")
 			})
 		})
@@ -154,7 +160,7 @@ func throughPooler(t testing.TB, pooled, dsn string) string {
 // session and the next one another.
 func TestPostgresKeepsTheContractThroughAPooler(t *testing.T) {
 	pooled := servers.PgBouncer(t, servers.Postgres(t))
-	pgContract(t, pgxstore.Config{}, 60*time.Millisecond, func(t testing.TB) *pgxpool.Pool {
+	pgContract(t, false, pgxstore.Config{}, 60*time.Millisecond, func(t testing.TB) *pgxpool.Pool {
 		return openPgPool(t, throughPooler(t, pooled, servers.Postgres(t)), "default_query_exec_mode", "exec")
 	})
 }

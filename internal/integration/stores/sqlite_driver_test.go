@@ -58,7 +58,7 @@ type plainRows struct{ driver.Rows }
 
 // The contract through a driver that has none of the newer interfaces.
 func TestSQLiteKeepsTheContractWithThePlainestDriver(t *testing.T) {
-	sqliteContract(t, func(t testing.TB, file string) (powers, *sql.DB) {
+	sqliteContract(t, true, func(t testing.TB, file string) (powers, *sql.DB) {
 		db := sql.OpenDB(plainConnector{openPool(t, file).Driver(), "file:" + file})
 		t.Cleanup(func() { db.Close() })
 		return openStore(t, db, sqlitestore.Config{}), db

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -24,7 +25,9 @@ func runGo(ctx context.Context, w *workplace) (counts, error) {
 	g := newGoReader(w.out)
 	// -count=1: some tests read the repository through other programs, which
 	// the test cache cannot see.
-	args := []string{"test", "-race", "-count=1", "-timeout=20m", "-json"}
+	// Three packages at a time on two processors: much of a test is waiting.
+	side := fmt.Sprintf("-p=%d", runtime.NumCPU()+1)
+	args := []string{"test", "-race", "-count=1", side, "-timeout=20m", "-json"}
 	err := w.lines(ctx, "", g.line, "go", slices.Concat(args, longest, []string{"work"})...)
 	c := g.end()
 	if err != nil && c.failed > 0 {

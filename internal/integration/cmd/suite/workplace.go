@@ -32,7 +32,7 @@ type workplace struct {
 }
 
 func newWorkplace(root string, out io.Writer) (*workplace, error) {
-	temp, err := os.MkdirTemp("", "onceward-suite-")
+	temp, err := os.MkdirTemp(inMemory(), "onceward-suite-")
 	if err != nil {
 		return nil, err
 	}
