@@ -122,9 +122,9 @@ func TestB094ATableThatChangesAllTheTimeStaysSmall(t *testing.T) {
 	if vacuums == 0 || dead > lie {
 		t.Errorf("%d dead rows after %d runs of autovacuum, want at most %d", dead, vacuums, lie)
 	}
-	// 20,000 rows in half-filled pages, each with its update, would be more than that;
+	// 10,000 rows in half-filled pages, each with its update, would be more than that;
 	// what lives at a time is a few hundred.
-	if most := int64(8 << 20); bytes > most {
+	if most := int64(4 << 20); bytes > most {
 		t.Errorf("the empty table has %d bytes, want at most %d: what is dead was not used again", bytes, most)
 	}
 }
