@@ -87,7 +87,7 @@ func (s service) CancelOrder(ctx context.Context, req *connect.Request[v1.Cancel
 	if err != nil {
 		return nil, shopError(err)
 	}
-	o, err := s.p.Cancel(ctx, user, req.Msg.Id)
+	o, err := s.p.Cancel(ctx, user, req.Msg.Id, shop.Conditions{})
 	if err != nil {
 		return nil, shopError(err)
 	}

@@ -103,7 +103,7 @@ func (s service) CancelOrder(ctx context.Context, req *v1.CancelOrderRequest) (*
 	if err != nil {
 		return nil, shopError(err)
 	}
-	o, err := s.p.Cancel(ctx, user, req.Id)
+	o, err := s.p.Cancel(ctx, user, req.Id, shop.Conditions{})
 	if err != nil {
 		return nil, shopError(err)
 	}

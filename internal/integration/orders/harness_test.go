@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 	}
 	code := 1
 	if another.program != "" {
-		binary, plain = another.program, another.program
+		binary, plain = another.program, another.plain
 		code = m.Run()
 	} else if err := errors.Join(build(binary, buildFlags), build(plain, nil)); err != nil {
 		fmt.Fprintln(os.Stderr, "building examples/orders:", err)
