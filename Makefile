@@ -37,6 +37,7 @@ sweep: ## kill and stop a process at every point of a request, on every store in
 	@$(SUITE) -install go
 	@cd internal/integration/sweep && ONCEWARD_SWEEP=all go test -count=1 -timeout=60m
 	@cd internal/integration/histories && ONCEWARD_HISTORIES=100000 go test -count=1 -timeout=60m -v -run Linearizable
+	@cd internal/integration/frameworks && ONCEWARD_FRAMEWORKS=all go test -count=1 -timeout=60m -run 'Requirement76'
 	@cd internal/integration/stores && ONCEWARD_CYCLES=300000 go test -count=1 -timeout=60m -v -run TestB094
 
 bench: ## measure what docs/speed.md promises about speed, beside others; BENCH_LARGE=1: ten million keys

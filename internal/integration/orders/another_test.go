@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"testing"
 )
 
 // Another program can be tested in place of examples/orders if it serves the same.
@@ -51,4 +52,17 @@ func (s *server) wantPanic(r request) {
 	} else if another.recovers != (err == nil) {
 		s.t.Errorf("a handler that panicked was answered %v, %v", a, err)
 	}
+}
+
+// wantCutOff checks the answer to a request whose handler was cut off. That is the
+// guard's 503, with its reason; or, of another program, whose handlers answer also
+// when their context has ended, now and then theirs.
+func (a answer) wantCutOff(t *testing.T, outcome string) {
+	t.Helper()
+	if another.program != "" && a.outcome() == "released" {
+		outcome = "released"
+	} else if a.header.Get("Retry-After") == "" {
+		t.Errorf("503 without Retry-After: %v", a.header)
+	}
+	a.want(t, http.StatusServiceUnavailable, outcome)
 }
