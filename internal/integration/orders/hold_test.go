@@ -91,7 +91,7 @@ func TestB033HoldKeepsWhatADeadProcessLeft(t *testing.T) {
 				if a, err := s.try(r); err == nil {
 					t.Errorf("a process that died answered %v", a)
 				}
-				<-s.done
+				s.ended()
 				s.restart()
 				if s.b.atomic {
 					s.wantEffects(0)
