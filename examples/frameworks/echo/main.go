@@ -228,8 +228,23 @@ func show(c *echo.Context, status int, o shop.Order) error {
 
 func answer(c *echo.Context, status int, v any) error {
 	if shop.Twisted(c.Request().Context()) {
-		shop.Write(c.Response(), c.Request(), status, v)
+		res, err := echo.UnwrapResponse(c.Response())
+		if err != nil {
+			return err
+		}
+		shop.Write(flushed{res}, c.Request(), status, v)
 		return nil
 	}
 	return c.JSON(status, v)
 }
+
+// docs: echo flush
+// flushed is echo's writer for a handler that flushes, by http.ResponseController:
+// echo's own Flush panics where nothing can be flushed, as in a transaction.
+type flushed struct{ *echo.Response }
+
+func (f flushed) FlushError() error {
+	return http.NewResponseController(f.Unwrap()).Flush()
+}
+
+// docs: end

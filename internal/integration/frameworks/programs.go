@@ -45,8 +45,7 @@ var reasons = map[string]string{
 	"b": "fasthttp sends an answer when its handler has returned, whole: nothing is flushed, nothing breaks off in its middle, and all of it is in memory",
 	"c": "fasthttp has no deadline for one answer",
 	"d": "fasthttp speaks HTTP/1.1 only",
-	"e": "echo's Flush panics where nothing can be flushed, as in a transaction: flush through http.NewResponseController(w.Unwrap()) and look at the error",
-	"f": "gin sends 200 whatever the handler says once a Hijack was refused",
+	"e": "gin sends 200 whatever the handler says once a Hijack was refused",
 }
 
 // exception is a case, or the part of it that -test.skip matches, and the reason.
@@ -54,18 +53,12 @@ type exception struct{ skip, reason string }
 
 var (
 	waits   = exception{"TestRequirement67AHandlerThatIgnoresItsDeadlineHasNoSecondCopy", "a"}
-	flushes = []exception{
-		{"TestB038HoweverAHandlerAnswersItsKeyIsFree/(sqlite|postgres)-atomic/flush=1", "e"},
-		{"TestB047AStreamedAnswerIsCompletedWithoutItsBody/(sqlite|postgres)-atomic", "e"},
-		{"TestB029AProcessThatEndsInMidHandlerBlocksTheKeyForOneLeaseOnly/exit_in_mid-answer/(sqlite|postgres)-atomic", "e"},
-	}
-	hijacks = exception{"TestB038HoweverAHandlerAnswersItsKeyIsFree/.*/answer=hijack", "f"}
+	hijacks = exception{"TestB038HoweverAHandlerAnswersItsKeyIsFree/.*/answer=hijack", "e"}
 )
 
 // except says which cases are not for which programs.
 var except = map[string][]exception{
-	"echo":             flushes,
-	"echo, middleware": append([]exception{waits}, flushes...),
+	"echo, middleware": {waits},
 	"gin":              {hijacks},
 	"gin, middleware":  {waits, hijacks},
 	"fiber": {

@@ -302,6 +302,9 @@ func TestRequirement70OneIDInTheLogTellsTheStory(t *testing.T) {
 			}
 			return len(story) == len(want)
 		})
+		if s.b.serial && strings.Contains(story[0], "outcome=replayed") {
+			story[0], story[1] = story[1], story[0] // both were answered at one moment
+		}
 		for i, line := range story {
 			if !strings.Contains(line, want[i]) || !regexp.MustCompile(` scope=[0-9a-f]{16} .* ms=[0-9.]+`).MatchString(line) {
 				t.Errorf("line %d is\n%swant scope, ms and %s", i+1, line, want[i])
