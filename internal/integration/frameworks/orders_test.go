@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/onceward/onceward/internal/integration/orders"
@@ -25,31 +26,36 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	build := func(args ...string) error {
-		cmd := exec.Command("go", args...)
-		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-		return cmd.Run()
-	}
-	const examples = "github.com/onceward/onceward/examples/frameworks"
-	code := 1
-	err = errors.Join(
-		build(slices.Concat([]string{"build", "-o", folder + "/"}, buildFlags, []string{examples + "/..."})...),
-		build("build", "-o", filepath.Join(folder, "plain")+"/", examples+"/chi", examples+"/echo", examples+"/gin", examples+"/fiber"),
-		build("test", "-c", "-o", filepath.Join(folder, "orders.test"), "github.com/onceward/onceward/internal/integration/orders"),
-	)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "building examples/frameworks:", err)
-	} else {
-		code = m.Run()
-	}
+	code := m.Run()
 	_ = os.RemoveAll(folder)
 	os.Exit(code)
 }
+
+// build builds the programs and the tests of examples/orders, for whoever is first to
+// need them.
+var build = sync.OnceValue(func() error {
+	run := func(args ...string) error {
+		cmd := exec.Command("go", args...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
+		}
+		return nil
+	}
+	const examples = "github.com/onceward/onceward/examples/frameworks"
+	return errors.Join(
+		run(slices.Concat([]string{"build", "-o", folder + "/"}, buildFlags, []string{examples + "/..."})...),
+		run("build", "-o", filepath.Join(folder, "plain")+"/", examples+"/chi", examples+"/echo", examples+"/gin", examples+"/fiber"),
+		run("test", "-c", "-o", filepath.Join(folder, "orders.test"), "github.com/onceward/onceward/internal/integration/orders"),
+	)
+})
 
 // Requirement 76: each framework's example passes the tests of examples/orders, with
 // handlers that return errors. ONCEWARD_FRAMEWORKS=all runs each of them on each
 // program and each store.
 func TestRequirement76TheOrdersTestsPassOnEachFramework(t *testing.T) {
+	if err := build(); err != nil {
+		t.Fatal(err)
+	}
 	turns := make(chan struct{}, 3) // each runs a dozen programs at a time
 	chosen := plan(cases(t), os.Getenv("ONCEWARD_FRAMEWORKS") == "all")
 	for _, p := range programs {
