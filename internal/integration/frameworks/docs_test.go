@@ -142,13 +142,15 @@ func cell(p program, name string) string {
 // calls are the tests of remote procedure calls.
 func calls(t *testing.T) string {
 	t.Helper()
-	source, err := os.ReadFile("rpc_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var list []string
-	for _, m := range regexp.MustCompile(`(?m)^func Test(\w+)\(t \*testing\.T\) \{\n\tonEach\(`).FindAllStringSubmatch(string(source), -1) {
-		list = append(list, "- `"+m[1]+"`")
+	for _, file := range []string{"rpc_test.go", "rpc_unique_test.go"} {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^func Test(\w+)\(t \*testing\.T\) \{\n\tonEach\(`).FindAllStringSubmatch(string(source), -1) {
+			list = append(list, "- `"+m[1]+"`")
+		}
 	}
 	if len(list) < 8 {
 		t.Fatalf("found %d tests of calls", len(list))

@@ -116,6 +116,18 @@ func ConditionsOf(h http.Header) (Conditions, error) {
 	return when, nil
 }
 
+// IfRevision demands that an order has still this revision; "" demands nothing.
+func IfRevision(revision string) Conditions {
+	if revision == "" {
+		return Conditions{}
+	}
+	when, err := ledger.ConditionsOf(http.Header{"If-Match": {Order{Revision: revision}.ETag()}})
+	if err != nil { // it is none that an order could have
+		when, _ = ledger.ConditionsOf(http.Header{"If-Match": {`""`}})
+	}
+	return when
+}
+
 // Create takes an order. Sent twice under one key it is one order, by the guard.
 // Sent twice under one external id it is one order too, by the ledger; then placed
 // is false, and o the order that exists.
@@ -287,6 +299,9 @@ func ParseOrder(body []byte, form func(field string) string, file func() (io.Rea
 // Code is the error's code in remote procedure calls, where Connect and gRPC have
 // the same numbers.
 func (e *Error) Code() uint32 {
+	if e.Status == http.StatusConflict && e.Order != nil { // final, as HTTP's 409 is not
+		return map[bool]uint32{true: 6, false: 9}[e.Location != ""]
+	}
 	code, ok := map[int]uint32{
 		400: 3, 401: 16, 403: 7, 404: 5, 409: 10, 412: 9, 413: 8, 416: 11, 422: 6, 429: 8, 499: 1, 500: 13, 501: 12, 503: 14, 504: 4, 599: 15,
 	}[e.Status]
