@@ -191,7 +191,7 @@ func runStep(t *testing.T, s step, temp string, environment []string) (string, e
 	if err := os.WriteFile(script, []byte(s.Run), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // one of them compiles
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "--noprofile", "--norc", "-eo", "pipefail", script)
 	cmd.Dir, cmd.Env = temp, environment
