@@ -38,6 +38,7 @@ sweep: ## kill and stop a process at every point of a request, on every store in
 	@cd internal/integration/sweep && ONCEWARD_SWEEP=all go test -count=1 -timeout=60m
 	@cd internal/integration/histories && ONCEWARD_HISTORIES=100000 go test -count=1 -timeout=60m -v -run Linearizable
 	@cd internal/integration/stores && ONCEWARD_CYCLES=300000 ONCEWARD_STORES=all go test -count=1 -timeout=60m -v -run "TestB094|TestPostgresKeepsTheContract"
+	@cd internal/integration/frameworks && ONCEWARD_FRAMEWORKS=all go test -count=1 -timeout=60m -run 'Requirement76'
 
 bench: ## measure what docs/speed.md promises about speed, beside others; BENCH_LARGE=1: ten million keys
 	@go run ./internal/integration/cmd/bench

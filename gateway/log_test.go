@@ -56,3 +56,40 @@ func TestRequirement70TheReasonOfAnUnknownOutcomeHasTheRecordsID(t *testing.T) {
 		})
 	}
 }
+
+// Requirement 70, for what the gateway knows itself: its reason stands under the id
+// of the record, beside the outcome.
+func TestRequirement70TheReasonOfARefusalHasTheRecordsID(t *testing.T) {
+	gone := serve(t, true, always(""))
+	nobody := gone.url()
+	gone.l.Close()
+	for name, c := range map[string]struct {
+		url, outcome string
+		says         []string
+	}{
+		"nobody there": {nobody, "released", []string{"did not answer", "sent=false", "refused"}},
+		"a 500":        {serve(t, true, always("HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n")).url(), "released", []string{"status=500"}},
+		"a 504":        {serve(t, true, always("HTTP/1.1 504 No\r\nContent-Length: 0\r\n\r\n")).url(), "outcome-unknown", []string{"status=504"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := &journal{}
+			addr := front(t, c.url, gateway.Config{Guard: onceward.Config{Logger: slog.New(slog.NewTextHandler(log, nil))}})
+			send(t, addr, "POST", "/orders", "tea", key, "k")
+			id := regexp.MustCompile(`record=([0-9a-f]{16}) .*outcome=` + c.outcome).FindStringSubmatch(log.String())
+			if id == nil {
+				t.Fatalf("no line says %s:\n%s", c.outcome, log)
+			}
+			var found strings.Builder
+			for line := range strings.Lines(log.String()) {
+				if strings.Contains(line, "record="+id[1]) {
+					found.WriteString(line)
+				}
+			}
+			for _, text := range c.says {
+				if !strings.Contains(found.String(), text) {
+					t.Errorf("no line of %s says %q:\n%s", id[1], text, log)
+				}
+			}
+		})
+	}
+}

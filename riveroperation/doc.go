@@ -42,6 +42,17 @@
 // Retention: a finished operation is forgotten after Config.Retention, 7 days. It
 // should be no shorter than the guard's.
 //
+// # What the log tells
+//
+// Two lines for each try of a job, at its begin and at its end, with the id of the
+// record under which the guard has logged the request (record=), the operation's id,
+// River's number of the job and the attempt: one grep tells the story from the
+// request to the result. The end has an outcome: complete; failed, for good;
+// to-be-tried-again; panicked; given-back, because this process stops;
+// ended-before and ended-by-another, where a worker that was believed dead was not;
+// forgotten; not-begun. A begin that no end follows is a worker that died, or is still
+// at work.
+//
 // # Times that matter
 //
 // They are River's. A dead worker's job is tried again when it has been running for

@@ -40,7 +40,9 @@ type Config[TTx any] struct {
 	// SweepEvery is the mean time between sweeps while the runner works. Zero means 10
 	// min; negative: never.
 	SweepEvery time.Duration
-	// Logger is told of sweeps that fail, and is River's. Nil means none.
+	// Logger is told of each try of a job, where it begins and how it ends, under the
+	// id of the record that the request has in the guard's log; of sweeps that fail;
+	// and is River's. Nil means none.
 	Logger *slog.Logger
 }
 

@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -46,7 +48,9 @@ func argsOf(kind string, key onceward.Key) args {
 }
 
 // Kind implements river.JobArgs.
-func (a args) Kind() string { return "operation." + a.kind }
+func (a args) Kind() string { return kindPrefix + a.kind }
+
+const kindPrefix = "operation."
 
 func (a args) key() (key onceward.Key, err error) {
 	for _, part := range []struct {
@@ -79,19 +83,31 @@ func (w *worker[TTx]) Work(ctx context.Context, job *river.Job[args]) error {
 	if err != nil {
 		return river.JobCancel(err)
 	}
+	try := &try{
+		log:   r.cfg.Logger.With("record", key.RecordID(), "operation", operation.Operation{Key: key}.ID(), "job", job.ID, "kind", strings.TrimPrefix(job.Kind, kindPrefix), "attempt", job.Attempt),
+		start: time.Now(),
+	}
 	found, ok, err := r.table.load(ctx, r.db.Pool(), key)
 	switch {
 	case err != nil:
+		try.ended(slog.LevelWarn, "not-begun", err)
 		return err
 	case !ok:
+		try.ended(slog.LevelInfo, "forgotten", nil)
 		return river.JobCancel(errForgotten)
 	case found.state != operation.Pending:
+		try.ended(slog.LevelInfo, "ended-before", nil)
 		return nil // done by one who was believed dead, or done but for River's own row
 	}
+	try.log.Info("riveroperation: a try begins")
 	defer r.woken.wake(key)
 	returned := false
 	defer func() {
-		if !returned && job.Attempt >= job.MaxAttempts { // a panic, which River sees to
+		if returned {
+			return
+		}
+		try.ended(slog.LevelError, "panicked", nil) // River sees to it
+		if job.Attempt >= job.MaxAttempts {
 			_ = r.fail(ctx, key, operation.FailedSilently)
 		}
 	}()
@@ -101,9 +117,14 @@ func (w *worker[TTx]) Work(ctx context.Context, job *river.Job[args]) error {
 	}
 	returned = true
 	switch {
-	case err == nil || errors.Is(err, errEnded):
+	case err == nil:
+		try.ended(slog.LevelInfo, "complete", nil)
+		return nil
+	case errors.Is(err, errEnded):
+		try.ended(slog.LevelInfo, "ended-by-another", nil)
 		return nil
 	case r.stopping.Load():
+		try.ended(slog.LevelInfo, "given-back", err)
 		return river.JobSnooze(0) // not the work's fault
 	}
 	final := errors.As(err, new(*operation.Failure))
@@ -112,15 +133,34 @@ func (w *worker[TTx]) Work(ctx context.Context, job *river.Job[args]) error {
 		final, failure = true, operation.Cancelled
 	}
 	if final || job.Attempt >= job.MaxAttempts {
+		try.ended(slog.LevelWarn, "failed", err)
 		// Should this fail, River's row says the same.
 		if err := r.fail(ctx, key, failure); err != nil {
 			r.cfg.Logger.Warn("riveroperation: a failure was not written down", "record", key.RecordID(), "error", err)
 		}
+	} else {
+		try.ended(slog.LevelWarn, "to-be-tried-again", err)
 	}
 	if final {
 		return river.JobCancel(err)
 	}
 	return err
+}
+
+// try is one try of a job, for the log: two lines that grep of the record's id finds
+// behind the request's own.
+type try struct {
+	log   *slog.Logger
+	start time.Time
+}
+
+// ended writes what became of it, in one word.
+func (t *try) ended(level slog.Level, outcome string, err error) {
+	all := []any{"outcome", outcome, "ms", float64(time.Since(t.start).Microseconds()) / 1000}
+	if err != nil {
+		all = append(all, "error", err)
+	}
+	t.log.Log(context.Background(), level, "riveroperation: a try ended", all...)
 }
 
 // complete is the one transaction in which the work's effect, its result and the

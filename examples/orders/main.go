@@ -9,9 +9,9 @@
 // one order under any key and for ever; its ETag, sent back as If-Match, keeps
 // one client from undoing what another has just done to it.
 //
-// This file is the wiring and shop.go the service. ledger.go keeps the orders
-// (sqlledger.go, pgledger.go: in a database), etag.go reads preconditions; chaos.go,
-// which only -chaos switches on, makes the service fail in chosen ways, for tests.
+// This file is the wiring and shop.go the service. The package ledger keeps the
+// orders and reads preconditions; chaos.go, which only -chaos switches on, makes the
+// service fail in chosen ways, for tests.
 package main
 
 import (
@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"github.com/onceward/onceward"
+	"github.com/onceward/onceward/examples/orders/ledger"
 )
 
 func main() {
@@ -77,7 +78,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		cfg.Volatile = strings.Split(*volatile, ",")
 	}
 
-	store, orders, closeStore, err := open(ctx, *storeURL, *file, log)
+	store, orders, closeStore, err := ledger.Open(ctx, *storeURL, *file, log)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/onceward/onceward"
+	"github.com/onceward/onceward/examples/orders/ledger"
 	"github.com/onceward/onceward/oncetest"
 )
 
@@ -39,7 +40,7 @@ type shopUnderTest struct {
 	file   string
 	atomic bool
 
-	ledger ledger
+	ledger ledger.Ledger
 	close  func()
 	broken bool
 }
@@ -50,7 +51,7 @@ func startShop(t *testing.T) (http.Handler, *shopUnderTest) {
 }
 
 func (s *shopUnderTest) start() http.Handler {
-	store, orders, closeStore, err := open(context.Background(), "sqlite:"+s.file, "", slog.New(slog.DiscardHandler))
+	store, orders, closeStore, err := ledger.Open(context.Background(), "sqlite:"+s.file, "", slog.New(slog.DiscardHandler))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -92,7 +93,7 @@ func (s *shopUnderTest) restart(testing.TB) http.Handler {
 }
 
 func (s *shopUnderTest) count() int {
-	list, err := s.ledger.all(context.Background())
+	list, err := s.ledger.All(context.Background())
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -146,7 +147,7 @@ func TestEveryChangeOfAnOrderCountsOnce(t *testing.T) {
 				return keyed(c.method, place(fmt.Sprint("order-", n))+c.path, c.body)
 			}, oncetest.Config{
 				State: func() string {
-					list, err := shop.ledger.all(context.Background())
+					list, err := shop.ledger.All(context.Background())
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -17,10 +17,11 @@ import (
 	"strings"
 
 	"github.com/onceward/onceward"
+	"github.com/onceward/onceward/examples/orders/ledger"
 )
 
 type shop struct {
-	orders ledger
+	orders ledger.Ledger
 	user   onceward.ScopeFunc
 }
 
@@ -72,7 +73,7 @@ func (s *shop) create(w http.ResponseWriter, r *http.Request, user string) {
 		fail(w, r, err)
 	case placed:
 		showAt(w, http.StatusCreated, kept)
-	case kept.PlacedAs == wish.content():
+	case kept.PlacedAs == wish.Content():
 		showAt(w, http.StatusOK, kept)
 	default:
 		fail(w, r, refused{errTaken, kept})
@@ -80,7 +81,7 @@ func (s *shop) create(w http.ResponseWriter, r *http.Request, user string) {
 }
 
 // createAs takes an order under an id of the client's own, unless there is one.
-func (s *shop) createAs(w http.ResponseWriter, r *http.Request, wish order) {
+func (s *shop) createAs(w http.ResponseWriter, r *http.Request, wish ledger.Order) {
 	kept, placed, err := s.place(r.Context(), wish)
 	switch {
 	case err != nil:
@@ -88,21 +89,21 @@ func (s *shop) createAs(w http.ResponseWriter, r *http.Request, wish order) {
 	case placed:
 		showAt(w, http.StatusCreated, kept)
 	case kept.ID == wish.ID:
-		fail(w, r, refused{errStale, kept})
+		fail(w, r, refused{ledger.ErrStale, kept})
 	default:
 		fail(w, r, refused{errTaken, kept})
 	}
 }
 
-func (s *shop) place(ctx context.Context, wish order) (kept order, placed bool, err error) {
-	wish.Status, wish.Revision, wish.PlacedAs = "placed", rand.Text(), wish.content()
-	return s.orders.place(ctx, wish)
+func (s *shop) place(ctx context.Context, wish ledger.Order) (kept ledger.Order, placed bool, err error) {
+	wish.Status, wish.Revision, wish.PlacedAs = "placed", rand.Text(), wish.Content()
+	return s.orders.Place(ctx, wish)
 }
 
 // list shows what was really done, for every user: it is how this example and
 // the tests that drive it prove what they say. A real shop would not.
 func (s *shop) list(w http.ResponseWriter, r *http.Request) {
-	orders, err := s.orders.all(r.Context())
+	orders, err := s.orders.All(r.Context())
 	if err != nil {
 		fail(w, r, err)
 		return
@@ -111,17 +112,21 @@ func (s *shop) list(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *shop) find(w http.ResponseWriter, r *http.Request, user string) {
-	o, err := s.orders.find(r.Context(), user, r.PathValue("id"))
+	o, err := s.orders.Find(r.Context(), user, r.PathValue("id"))
 	if err != nil {
 		fail(w, r, err)
 		return
 	}
-	when, err := conditionsOf(r.Header)
-	switch {
-	case err == nil && when.match.given && !when.match.has(o.Revision, false):
-		fail(w, r, refused{errStale, o})
-	case err == nil && when.noneMatch.given && when.noneMatch.has(o.Revision, true):
-		w.Header().Set("ETag", o.etag())
+	when, err := conditionsOf(r)
+	if err != nil {
+		show(w, http.StatusOK, o) // reading does no harm
+		return
+	}
+	switch known, err := when.Known(o.Revision); {
+	case err != nil:
+		fail(w, r, refused{err, o})
+	case known:
+		w.Header().Set("ETag", o.ETag())
 		w.WriteHeader(http.StatusNotModified)
 	default:
 		show(w, http.StatusOK, o)
@@ -136,12 +141,12 @@ func (s *shop) replace(w http.ResponseWriter, r *http.Request, user string) {
 		fail(w, r, err)
 		return
 	}
-	when, err := conditionsOf(r.Header)
-	if err == nil && when.wantsNone() {
+	when, err := conditionsOf(r)
+	if wantsNone, cannot := when.WantsNone(); err == nil && wantsNone {
 		wish.ID, wish.User = r.PathValue("id"), user
 		switch {
-		case when.match.given:
-			fail(w, r, errStale) // it cannot be there and not be there
+		case cannot != nil:
+			fail(w, r, cannot)
 		case !ownID.MatchString(wish.ID):
 			fail(w, r, badOrder{errors.New("an order's id has 1 to 64 letters, digits, - and _")})
 		default:
@@ -149,7 +154,16 @@ func (s *shop) replace(w http.ResponseWriter, r *http.Request, user string) {
 		}
 		return
 	}
-	s.change(w, r, user, func(o *order) { o.Item, o.Qty = wish.Item, wish.Qty })
+	s.change(w, r, user, func(o *ledger.Order) { o.Item, o.Qty = wish.Item, wish.Qty })
+}
+
+// conditionsOf reads a request's preconditions.
+func conditionsOf(r *http.Request) (ledger.Conditions, error) {
+	when, err := ledger.ConditionsOf(r.Header)
+	if err != nil {
+		err = badOrder{err}
+	}
+	return when, err
 }
 
 var ownID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
@@ -157,23 +171,23 @@ var ownID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 // cancel takes an order back by naming the state that it is to have: cancelled
 // twice it is cancelled once.
 func (s *shop) cancel(w http.ResponseWriter, r *http.Request, user string) {
-	s.change(w, r, user, func(o *order) { o.Status = "cancelled" })
+	s.change(w, r, user, func(o *ledger.Order) { o.Status = "cancelled" })
 }
 
 // change makes an order be as wish says and shows it. Whoever read it before
 // says so with If-Match, and is refused if it has changed since, unless it is
 // as wished already: then the first answer was lost, or somebody else had the
 // same wish.
-func (s *shop) change(w http.ResponseWriter, r *http.Request, user string, wish func(*order)) {
-	when, err := conditionsOf(r.Header)
-	var o order
+func (s *shop) change(w http.ResponseWriter, r *http.Request, user string, wish func(*ledger.Order)) {
+	when, err := conditionsOf(r)
+	var o ledger.Order
 	if err == nil {
-		o, err = s.orders.change(r.Context(), user, r.PathValue("id"), func(o *order) error {
+		o, err = s.orders.Change(r.Context(), user, r.PathValue("id"), func(o *ledger.Order) error {
 			was := *o
 			if wish(o); *o == was {
 				return nil
 			}
-			return when.check(was.Revision)
+			return when.Check(was.Revision)
 		})
 	}
 	s.changed(w, r, o, err)
@@ -184,13 +198,13 @@ func (s *shop) change(w http.ResponseWriter, r *http.Request, user string, wish 
 // have to be one.
 func (s *shop) add(w http.ResponseWriter, r *http.Request, user string) {
 	qty, err := readQty(r)
-	var when conditions
+	var when ledger.Conditions
 	if err == nil {
-		when, err = conditionsOf(r.Header)
+		when, err = conditionsOf(r)
 	}
-	var o order
+	var o ledger.Order
 	if err == nil {
-		o, err = s.orders.change(r.Context(), user, r.PathValue("id"), func(o *order) error {
+		o, err = s.orders.Change(r.Context(), user, r.PathValue("id"), func(o *ledger.Order) error {
 			switch {
 			case o.Status != "placed":
 				return errNotPlaced
@@ -198,13 +212,13 @@ func (s *shop) add(w http.ResponseWriter, r *http.Request, user string) {
 				return errTooMany
 			}
 			o.Qty += qty
-			return when.check(o.Revision)
+			return when.Check(o.Revision)
 		})
 	}
 	s.changed(w, r, o, err)
 }
 
-func (s *shop) changed(w http.ResponseWriter, r *http.Request, o order, err error) {
+func (s *shop) changed(w http.ResponseWriter, r *http.Request, o ledger.Order, err error) {
 	switch {
 	case err == nil:
 		show(w, http.StatusOK, o)
@@ -218,15 +232,15 @@ func (s *shop) changed(w http.ResponseWriter, r *http.Request, o order, err erro
 // remove wants the order gone, so gone already is success, whatever was expected
 // of it.
 func (s *shop) remove(w http.ResponseWriter, r *http.Request, user string) {
-	when, err := conditionsOf(r.Header)
-	var o order
+	when, err := conditionsOf(r)
+	var o ledger.Order
 	if err == nil {
-		o, err = s.orders.change(r.Context(), user, r.PathValue("id"), func(o *order) error {
-			o.Status = removed
-			return when.check(o.Revision)
+		o, err = s.orders.Change(r.Context(), user, r.PathValue("id"), func(o *ledger.Order) error {
+			o.Status = ledger.Removed
+			return when.Check(o.Revision)
 		})
 	}
-	if err == nil || errors.Is(err, errNoOrder) {
+	if err == nil || errors.Is(err, ledger.ErrNoOrder) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
@@ -236,7 +250,7 @@ func (s *shop) remove(w http.ResponseWriter, r *http.Request, user string) {
 // refused is a request that cannot be carried out for what the order is.
 type refused struct {
 	error
-	order order
+	order ledger.Order
 }
 
 func (r refused) Unwrap() error { return r.error }
@@ -255,7 +269,7 @@ type badOrder struct{ error }
 func (b badOrder) Unwrap() error { return b.error }
 
 // readOrder reads an order that can be one.
-func readOrder(r *http.Request) (order, error) {
+func readOrder(r *http.Request) (ledger.Order, error) {
 	o, err := readFields(r)
 	if err == nil && (strings.TrimSpace(o.Item) == "" || o.Qty < 1 || o.Qty > maxQty) {
 		err = badOrder{fmt.Errorf("an order has an item and a qty of 1 to %d", maxQty)}
@@ -275,7 +289,7 @@ func readQty(r *http.Request) (int, error) {
 // readFields reads JSON {"item","qty","external_id"}, or a form with these
 // fields, or a multipart form that also has a file, of which the order keeps the
 // SHA-256. JSON is known by its brace: curl -d calls everything a form.
-func readFields(r *http.Request) (o order, err error) {
+func readFields(r *http.Request) (o ledger.Order, err error) {
 	body := bufio.NewReader(r.Body)
 	r.Body = struct {
 		io.Reader
@@ -288,7 +302,7 @@ func readFields(r *http.Request) (o order, err error) {
 			ExternalID string `json:"external_id"`
 		}
 		err = json.NewDecoder(body).Decode(&wish)
-		o = order{Item: wish.Item, Qty: wish.Qty, ExternalID: wish.ExternalID}
+		o = ledger.Order{Item: wish.Item, Qty: wish.Qty, ExternalID: wish.ExternalID}
 	} else {
 		o, err = readForm(r)
 	}
@@ -298,7 +312,7 @@ func readFields(r *http.Request) (o order, err error) {
 	return o, err
 }
 
-func readForm(r *http.Request) (o order, err error) {
+func readForm(r *http.Request) (o ledger.Order, err error) {
 	if err := r.ParseMultipartForm(1 << 20); err != nil && !errors.Is(err, http.ErrNotMultipart) {
 		return o, err
 	}
@@ -326,9 +340,9 @@ func fail(w http.ResponseWriter, r *http.Request, err error) {
 		status, text = http.StatusRequestEntityTooLarge, "the request is too large"
 	case errors.As(err, new(badOrder)):
 		status, text = http.StatusBadRequest, err.Error()
-	case errors.Is(err, errNoOrder):
+	case errors.Is(err, ledger.ErrNoOrder):
 		status, text = http.StatusNotFound, err.Error()
-	case errors.Is(err, errStale):
+	case errors.Is(err, ledger.ErrStale):
 		status, text = http.StatusPreconditionFailed, err.Error()
 	case errors.Is(err, errTaken), errors.Is(err, errNotPlaced), errors.Is(err, errTooMany):
 		status, text = http.StatusConflict, err.Error()
@@ -341,20 +355,20 @@ func fail(w http.ResponseWriter, r *http.Request, err error) {
 		if errors.Is(err, errTaken) {
 			w.Header().Set("Location", "/orders/"+because.order.ID)
 		}
-		w.Header().Set("ETag", because.order.etag())
+		w.Header().Set("ETag", because.order.ETag())
 		body["order"] = because.order
 	}
 	answer(w, status, body)
 }
 
 // showAt shows an order and says where it is.
-func showAt(w http.ResponseWriter, status int, o order) {
+func showAt(w http.ResponseWriter, status int, o ledger.Order) {
 	w.Header().Set("Location", "/orders/"+o.ID)
 	show(w, status, o)
 }
 
-func show(w http.ResponseWriter, status int, o order) {
-	w.Header().Set("ETag", o.etag())
+func show(w http.ResponseWriter, status int, o ledger.Order) {
+	w.Header().Set("ETag", o.ETag())
 	answer(w, status, o)
 }
 

@@ -64,10 +64,10 @@ type handler func(w http.ResponseWriter, r *http.Request) error
 func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := h(w, r); err != nil {
 		e := shop.AsError(err)
-		if e.Location != "" {
-			w.Header().Set("Location", e.Location)
+		for name, value := range e.Header() {
+			w.Header().Set(name, value)
 		}
-		_ = answer(w, r, e.Status, map[string]string{"error": e.Text})
+		_ = answer(w, r, e.Status, e.Body())
 	}
 }
 
@@ -88,8 +88,7 @@ func routes(p *shop.Program) http.Handler {
 		if err != nil {
 			return err
 		}
-		w.Header().Set("Location", "/orders/"+o.ID)
-		return answer(w, r, map[bool]int{true: http.StatusCreated, false: http.StatusOK}[placed], o)
+		return showAt(w, r, placed, o)
 	}))
 	r.Method(http.MethodGet, "/orders", handler(func(w http.ResponseWriter, r *http.Request) error {
 		orders, err := p.All(r.Context())
@@ -98,40 +97,64 @@ func routes(p *shop.Program) http.Handler {
 		}
 		return answer(w, r, http.StatusOK, orders)
 	}))
-	one := func(do func(ctx context.Context, user, id string) (shop.Order, error)) handler {
+	// on is a handler for one order, whose id is in the path.
+	on := func(do func(w http.ResponseWriter, r *http.Request, user, id string, when shop.Conditions) error) handler {
 		return func(w http.ResponseWriter, r *http.Request) error {
 			user, err := p.User(r.Context())
 			if err != nil {
 				return err
 			}
-			o, err := do(r.Context(), user, chi.URLParam(r, "id"))
-			if err != nil {
+			when, err := shop.ConditionsOf(r.Header)
+			if err != nil && r.Method != http.MethodGet {
 				return err
 			}
-			return answer(w, r, http.StatusOK, o)
+			return do(w, r, user, chi.URLParam(r, "id"), when)
 		}
 	}
-	r.Method(http.MethodGet, "/orders/{id}", one(p.Find))
-	r.Method(http.MethodPost, "/orders/{id}/cancel", one(p.Cancel))
-	r.Method(http.MethodPut, "/orders/{id}", handler(func(w http.ResponseWriter, r *http.Request) error {
+	r.Method(http.MethodGet, "/orders/{id}", on(func(w http.ResponseWriter, r *http.Request, user, id string, when shop.Conditions) error {
+		o, err := p.Find(r.Context(), user, id, when)
+		if err != nil {
+			return err
+		}
+		return show(w, r, http.StatusOK, o)
+	}))
+	r.Method(http.MethodPut, "/orders/{id}", on(func(w http.ResponseWriter, r *http.Request, user, id string, when shop.Conditions) error {
 		wish, err := order(r)
 		if err != nil {
 			return err
 		}
-		return one(func(ctx context.Context, user, id string) (shop.Order, error) {
-			return p.Replace(ctx, user, id, wish)
-		})(w, r)
-	}))
-	r.Method(http.MethodDelete, "/orders/{id}", handler(func(w http.ResponseWriter, r *http.Request) error {
-		user, err := p.User(r.Context())
-		if err == nil {
-			err = p.Remove(r.Context(), user, chi.URLParam(r, "id"))
-		}
+		o, placed, err := p.Replace(r.Context(), user, id, wish, when)
 		if err != nil {
 			return err
 		}
-		w.WriteHeader(http.StatusNoContent)
-		return nil
+		if placed {
+			return showAt(w, r, placed, o)
+		}
+		return show(w, r, http.StatusOK, o)
+	}))
+	r.Method(http.MethodDelete, "/orders/{id}", on(func(w http.ResponseWriter, r *http.Request, user, id string, when shop.Conditions) error {
+		if err := p.Remove(r.Context(), user, id, when); err != nil {
+			return err
+		}
+		return answer(w, r, http.StatusNoContent, nil)
+	}))
+	r.Method(http.MethodPost, "/orders/{id}/cancel", on(func(w http.ResponseWriter, r *http.Request, user, id string, when shop.Conditions) error {
+		o, err := p.Cancel(r.Context(), user, id, when)
+		if err != nil {
+			return err
+		}
+		return show(w, r, http.StatusOK, o)
+	}))
+	r.Method(http.MethodPost, "/orders/{id}/add", on(func(w http.ResponseWriter, r *http.Request, user, id string, when shop.Conditions) error {
+		wish, err := order(r)
+		if err != nil {
+			return err
+		}
+		o, err := p.Add(r.Context(), user, id, wish.Qty, when)
+		if err != nil {
+			return err
+		}
+		return show(w, r, http.StatusOK, o)
 	}))
 	return r
 }
@@ -148,12 +171,23 @@ func order(r *http.Request) (shop.Order, error) {
 	})
 }
 
+// showAt shows an order, which may be a new one, and says where it is.
+func showAt(w http.ResponseWriter, r *http.Request, placed bool, o shop.Order) error {
+	w.Header().Set("Location", "/orders/"+o.ID)
+	return show(w, r, map[bool]int{true: http.StatusCreated, false: http.StatusOK}[placed], o)
+}
+
+func show(w http.ResponseWriter, r *http.Request, status int, o shop.Order) error {
+	w.Header().Set("ETag", o.ETag())
+	return answer(w, r, status, o)
+}
+
 func answer(w http.ResponseWriter, r *http.Request, status int, v any) error {
-	if status < 300 && shop.Twisted(r.Context()) {
+	if v != nil && status < 300 && shop.Twisted(r.Context()) {
 		shop.Write(w, r, status, v)
 		return nil
 	}
-	if status == http.StatusNoContent || status == http.StatusNotModified {
+	if v == nil {
 		w.WriteHeader(status)
 		return nil
 	}

@@ -82,12 +82,24 @@ func (s service) CreateOrder(ctx context.Context, req *connect.Request[v1.Create
 	return resp, nil
 }
 
+func (s service) ReplaceOrder(ctx context.Context, req *connect.Request[v1.ReplaceOrderRequest]) (*connect.Response[v1.ReplaceOrderResponse], error) {
+	user, err := s.p.User(ctx)
+	if err != nil {
+		return nil, shopError(err)
+	}
+	o, _, err := s.p.Replace(ctx, user, req.Msg.Id, shop.Order{Item: req.Msg.Item, Qty: int(req.Msg.Qty)}, shop.IfRevision(req.Msg.IfRevision))
+	if err != nil {
+		return nil, shopError(err)
+	}
+	return connect.NewResponse(&v1.ReplaceOrderResponse{Order: wire(o)}), nil
+}
+
 func (s service) CancelOrder(ctx context.Context, req *connect.Request[v1.CancelOrderRequest]) (*connect.Response[v1.CancelOrderResponse], error) {
 	user, err := s.p.User(ctx)
 	if err != nil {
 		return nil, shopError(err)
 	}
-	o, err := s.p.Cancel(ctx, user, req.Msg.Id)
+	o, err := s.p.Cancel(ctx, user, req.Msg.Id, shop.IfRevision(req.Msg.IfRevision))
 	if err != nil {
 		return nil, shopError(err)
 	}
@@ -107,7 +119,7 @@ func (s service) ListOrders(ctx context.Context, _ *connect.Request[v1.ListOrder
 }
 
 func wire(o shop.Order) *v1.Order {
-	return &v1.Order{Id: o.ID, User: o.User, ExternalId: o.ExternalID, Item: o.Item, Qty: int32(o.Qty), Status: o.Status}
+	return &v1.Order{Id: o.ID, User: o.User, ExternalId: o.ExternalID, Item: o.Item, Qty: int32(o.Qty), Status: o.Status, Revision: o.Revision}
 }
 
 // shopError says an error of the shop in Connect's words.

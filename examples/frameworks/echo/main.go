@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"net/http"
 	"sync"
@@ -102,16 +101,16 @@ func answerError(c *echo.Context, err error) {
 	}
 	e := shop.AsError(err)
 	if status := echo.StatusCode(err); status != 0 {
-		e = &shop.Error{Status: status, Text: err.Error(), Location: e.Location}
+		e = &shop.Error{Status: status, Text: err.Error()}
 	}
-	if e.Location != "" {
-		c.Response().Header().Set(echo.HeaderLocation, e.Location)
+	for name, value := range e.Header() {
+		c.Response().Header().Set(name, value)
 	}
-	if e.Status == http.StatusNoContent || e.Status == http.StatusNotModified {
+	if e.Body() == nil {
 		_ = c.NoContent(e.Status)
 		return
 	}
-	_ = c.JSON(e.Status, map[string]string{"error": e.Text})
+	_ = c.JSON(e.Status, e.Body())
 }
 
 func routes(e *echo.Echo, p *shop.Program) {
@@ -128,11 +127,7 @@ func routes(e *echo.Echo, p *shop.Program) {
 		if err != nil {
 			return err
 		}
-		c.Response().Header().Set(echo.HeaderLocation, "/orders/"+o.ID)
-		if placed {
-			return answer(c, http.StatusCreated, o)
-		}
-		return answer(c, http.StatusOK, o)
+		return showAt(c, placed, o)
 	})
 	e.GET("/orders", func(c *echo.Context) error {
 		orders, err := p.All(c.Request().Context())
@@ -141,40 +136,65 @@ func routes(e *echo.Echo, p *shop.Program) {
 		}
 		return c.JSON(http.StatusOK, orders)
 	})
-	one := func(do func(ctx context.Context, user, id string) (shop.Order, error)) echo.HandlerFunc {
+	// on is a handler for one order, whose id is in the path.
+	on := func(do func(c *echo.Context, user, id string, when shop.Conditions) error) echo.HandlerFunc {
 		return func(c *echo.Context) error {
 			user, err := p.User(c.Request().Context())
 			if err != nil {
 				return err
 			}
-			o, err := do(c.Request().Context(), user, c.Param("id"))
-			if err != nil {
+			when, err := shop.ConditionsOf(c.Request().Header)
+			if err != nil && c.Request().Method != http.MethodGet {
 				return err
 			}
-			return answer(c, http.StatusOK, o)
+			return do(c, user, c.Param("id"), when)
 		}
 	}
-	e.GET("/orders/:id", one(p.Find))
-	e.POST("/orders/:id/cancel", one(p.Cancel))
-	e.PUT("/orders/:id", func(c *echo.Context) error {
+	e.GET("/orders/:id", on(func(c *echo.Context, user, id string, when shop.Conditions) error {
+		o, err := p.Find(c.Request().Context(), user, id, when)
+		if err != nil {
+			return err
+		}
+		return show(c, http.StatusOK, o)
+	}))
+	e.PUT("/orders/:id", on(func(c *echo.Context, user, id string, when shop.Conditions) error {
 		wish, err := order(c)
 		if err != nil {
 			return err
 		}
-		return one(func(ctx context.Context, user, id string) (shop.Order, error) {
-			return p.Replace(ctx, user, id, wish)
-		})(c)
-	})
-	e.DELETE("/orders/:id", func(c *echo.Context) error {
-		user, err := p.User(c.Request().Context())
-		if err == nil {
-			err = p.Remove(c.Request().Context(), user, c.Param("id"))
-		}
+		o, placed, err := p.Replace(c.Request().Context(), user, id, wish, when)
 		if err != nil {
 			return err
 		}
+		if placed {
+			return showAt(c, placed, o)
+		}
+		return show(c, http.StatusOK, o)
+	}))
+	e.DELETE("/orders/:id", on(func(c *echo.Context, user, id string, when shop.Conditions) error {
+		if err := p.Remove(c.Request().Context(), user, id, when); err != nil {
+			return err
+		}
 		return c.NoContent(http.StatusNoContent)
-	})
+	}))
+	e.POST("/orders/:id/cancel", on(func(c *echo.Context, user, id string, when shop.Conditions) error {
+		o, err := p.Cancel(c.Request().Context(), user, id, when)
+		if err != nil {
+			return err
+		}
+		return show(c, http.StatusOK, o)
+	}))
+	e.POST("/orders/:id/add", on(func(c *echo.Context, user, id string, when shop.Conditions) error {
+		wish, err := order(c)
+		if err != nil {
+			return err
+		}
+		o, err := p.Add(c.Request().Context(), user, id, wish.Qty, when)
+		if err != nil {
+			return err
+		}
+		return show(c, http.StatusOK, o)
+	}))
 }
 
 func order(c *echo.Context) (shop.Order, error) {
@@ -192,10 +212,39 @@ func order(c *echo.Context) (shop.Order, error) {
 	})
 }
 
+// showAt shows an order, which may be a new one, and says where it is.
+func showAt(c *echo.Context, placed bool, o shop.Order) error {
+	c.Response().Header().Set(echo.HeaderLocation, "/orders/"+o.ID)
+	if placed {
+		return show(c, http.StatusCreated, o)
+	}
+	return show(c, http.StatusOK, o)
+}
+
+func show(c *echo.Context, status int, o shop.Order) error {
+	c.Response().Header().Set("ETag", o.ETag())
+	return answer(c, status, o)
+}
+
 func answer(c *echo.Context, status int, v any) error {
 	if shop.Twisted(c.Request().Context()) {
-		shop.Write(c.Response(), c.Request(), status, v)
+		res, err := echo.UnwrapResponse(c.Response())
+		if err != nil {
+			return err
+		}
+		shop.Write(flushed{res}, c.Request(), status, v)
 		return nil
 	}
 	return c.JSON(status, v)
 }
+
+// docs: echo flush
+// flushed is echo's writer for a handler that flushes, by http.ResponseController:
+// echo's own Flush panics where nothing can be flushed, as in a transaction.
+type flushed struct{ *echo.Response }
+
+func (f flushed) FlushError() error {
+	return http.NewResponseController(f.Unwrap()).Flush()
+}
+
+// docs: end

@@ -57,13 +57,13 @@ func answerError(c fiber.Ctx, err error) error {
 	if own, ok := err.(*fiber.Error); ok {
 		e = &shop.Error{Status: own.Code, Text: own.Message}
 	}
-	if e.Location != "" {
-		c.Set(fiber.HeaderLocation, e.Location)
+	for name, value := range e.Header() {
+		c.Set(name, value)
 	}
-	if e.Status == http.StatusNoContent || e.Status == http.StatusNotModified {
+	if e.Body() == nil {
 		return c.SendStatus(e.Status)
 	}
-	return c.Status(e.Status).JSON(fiber.Map{"error": e.Text})
+	return c.Status(e.Status).JSON(e.Body())
 }
 
 func routes(app *fiber.App, p *shop.Program) {
@@ -80,11 +80,7 @@ func routes(app *fiber.App, p *shop.Program) {
 		if err != nil {
 			return err
 		}
-		c.Set(fiber.HeaderLocation, "/orders/"+o.ID)
-		if placed {
-			return reply(c, http.StatusCreated, o)
-		}
-		return reply(c, http.StatusOK, o)
+		return showAt(c, placed, o)
 	})
 	app.Get("/orders", func(c fiber.Ctx) error {
 		orders, err := p.All(c.Context())
@@ -93,40 +89,69 @@ func routes(app *fiber.App, p *shop.Program) {
 		}
 		return c.JSON(orders)
 	})
-	one := func(do func(ctx context.Context, user, id string) (shop.Order, error)) fiber.Handler {
+	// on is a handler for one order, whose id is in the path.
+	on := func(do func(c fiber.Ctx, user, id string, when shop.Conditions) error) fiber.Handler {
 		return func(c fiber.Ctx) error {
 			user, err := p.User(c.Context())
 			if err != nil {
 				return err
 			}
-			o, err := do(c.Context(), user, strings.Clone(c.Params("id")))
+			r, err := request(c) // in memory of its own
 			if err != nil {
 				return err
 			}
-			return reply(c, http.StatusOK, o)
+			when, err := shop.ConditionsOf(r.Header)
+			if err != nil && r.Method != http.MethodGet {
+				return err
+			}
+			return do(c, user, strings.Clone(c.Params("id")), when)
 		}
 	}
-	app.Get("/orders/:id", one(p.Find))
-	app.Post("/orders/:id/cancel", one(p.Cancel))
-	app.Put("/orders/:id", func(c fiber.Ctx) error {
+	app.Get("/orders/:id", on(func(c fiber.Ctx, user, id string, when shop.Conditions) error {
+		o, err := p.Find(c.Context(), user, id, when)
+		if err != nil {
+			return err
+		}
+		return show(c, http.StatusOK, o)
+	}))
+	app.Put("/orders/:id", on(func(c fiber.Ctx, user, id string, when shop.Conditions) error {
 		wish, err := order(c)
 		if err != nil {
 			return err
 		}
-		return one(func(ctx context.Context, user, id string) (shop.Order, error) {
-			return p.Replace(ctx, user, id, wish)
-		})(c)
-	})
-	app.Delete("/orders/:id", func(c fiber.Ctx) error {
-		user, err := p.User(c.Context())
-		if err == nil {
-			err = p.Remove(c.Context(), user, strings.Clone(c.Params("id")))
-		}
+		o, placed, err := p.Replace(c.Context(), user, id, wish, when)
 		if err != nil {
 			return err
 		}
+		if placed {
+			return showAt(c, placed, o)
+		}
+		return show(c, http.StatusOK, o)
+	}))
+	app.Delete("/orders/:id", on(func(c fiber.Ctx, user, id string, when shop.Conditions) error {
+		if err := p.Remove(c.Context(), user, id, when); err != nil {
+			return err
+		}
 		return c.SendStatus(http.StatusNoContent)
-	})
+	}))
+	app.Post("/orders/:id/cancel", on(func(c fiber.Ctx, user, id string, when shop.Conditions) error {
+		o, err := p.Cancel(c.Context(), user, id, when)
+		if err != nil {
+			return err
+		}
+		return show(c, http.StatusOK, o)
+	}))
+	app.Post("/orders/:id/add", on(func(c fiber.Ctx, user, id string, when shop.Conditions) error {
+		wish, err := order(c)
+		if err != nil {
+			return err
+		}
+		o, err := p.Add(c.Context(), user, id, wish.Qty, when)
+		if err != nil {
+			return err
+		}
+		return show(c, http.StatusOK, o)
+	}))
 }
 
 func order(c fiber.Ctx) (shop.Order, error) {
@@ -137,6 +162,20 @@ func order(c fiber.Ctx) (shop.Order, error) {
 		}
 		return f.Open()
 	})
+}
+
+// showAt shows an order, which may be a new one, and says where it is.
+func showAt(c fiber.Ctx, placed bool, o shop.Order) error {
+	c.Set(fiber.HeaderLocation, "/orders/"+o.ID)
+	if placed {
+		return show(c, http.StatusCreated, o)
+	}
+	return show(c, http.StatusOK, o)
+}
+
+func show(c fiber.Ctx, status int, o shop.Order) error {
+	c.Set(fiber.HeaderETag, o.ETag())
+	return reply(c, status, o)
 }
 
 func reply(c fiber.Ctx, status int, v any) error {

@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"net/http"
 	"sync"
@@ -103,10 +102,14 @@ func answerErrors(c *gin.Context) {
 	c.Next()
 	if last := c.Errors.Last(); last != nil && !c.Writer.Written() {
 		e := shop.AsError(last.Err)
-		if e.Location != "" {
-			c.Header("Location", e.Location)
+		for name, value := range e.Header() {
+			c.Header(name, value)
 		}
-		c.JSON(e.Status, gin.H{"error": e.Text})
+		if e.Body() == nil {
+			c.Status(e.Status)
+			return
+		}
+		c.JSON(e.Status, e.Body())
 	}
 }
 
@@ -132,12 +135,7 @@ func routes(e *gin.Engine, p *shop.Program) {
 		if err != nil {
 			return err
 		}
-		c.Header("Location", "/orders/"+o.ID)
-		if placed {
-			answer(c, http.StatusCreated, o)
-		} else {
-			answer(c, http.StatusOK, o)
-		}
+		showAt(c, placed, o)
 		return nil
 	}))
 	e.GET("/orders", handle(func(c *gin.Context) error {
@@ -147,37 +145,64 @@ func routes(e *gin.Engine, p *shop.Program) {
 		}
 		return err
 	}))
-	one := func(do func(ctx context.Context, user, id string) (shop.Order, error)) func(c *gin.Context) error {
-		return func(c *gin.Context) error {
+	// on is a handler for one order, whose id is in the path.
+	on := func(do func(c *gin.Context, user, id string, when shop.Conditions) error) gin.HandlerFunc {
+		return handle(func(c *gin.Context) error {
 			user, err := p.User(c.Request.Context())
 			if err != nil {
 				return err
 			}
-			o, err := do(c.Request.Context(), user, c.Param("id"))
-			if err == nil {
-				answer(c, http.StatusOK, o)
+			when, err := shop.ConditionsOf(c.Request.Header)
+			if err != nil && c.Request.Method != http.MethodGet {
+				return err
 			}
-			return err
-		}
+			return do(c, user, c.Param("id"), when)
+		})
 	}
-	e.GET("/orders/:id", handle(one(p.Find)))
-	e.POST("/orders/:id/cancel", handle(one(p.Cancel)))
-	e.PUT("/orders/:id", handle(func(c *gin.Context) error {
+	e.GET("/orders/:id", on(func(c *gin.Context, user, id string, when shop.Conditions) error {
+		o, err := p.Find(c.Request.Context(), user, id, when)
+		if err == nil {
+			show(c, http.StatusOK, o)
+		}
+		return err
+	}))
+	e.PUT("/orders/:id", on(func(c *gin.Context, user, id string, when shop.Conditions) error {
 		wish, err := order(c)
 		if err != nil {
 			return err
 		}
-		return one(func(ctx context.Context, user, id string) (shop.Order, error) {
-			return p.Replace(ctx, user, id, wish)
-		})(c)
-	}))
-	e.DELETE("/orders/:id", handle(func(c *gin.Context) error {
-		user, err := p.User(c.Request.Context())
-		if err == nil {
-			err = p.Remove(c.Request.Context(), user, c.Param("id"))
+		switch o, placed, err := p.Replace(c.Request.Context(), user, id, wish, when); {
+		case err != nil:
+			return err
+		case placed:
+			showAt(c, placed, o)
+		default:
+			show(c, http.StatusOK, o)
 		}
+		return nil
+	}))
+	e.DELETE("/orders/:id", on(func(c *gin.Context, user, id string, when shop.Conditions) error {
+		err := p.Remove(c.Request.Context(), user, id, when)
 		if err == nil {
 			c.Status(http.StatusNoContent)
+		}
+		return err
+	}))
+	e.POST("/orders/:id/cancel", on(func(c *gin.Context, user, id string, when shop.Conditions) error {
+		o, err := p.Cancel(c.Request.Context(), user, id, when)
+		if err == nil {
+			show(c, http.StatusOK, o)
+		}
+		return err
+	}))
+	e.POST("/orders/:id/add", on(func(c *gin.Context, user, id string, when shop.Conditions) error {
+		wish, err := order(c)
+		if err != nil {
+			return err
+		}
+		o, err := p.Add(c.Request.Context(), user, id, wish.Qty, when)
+		if err == nil {
+			show(c, http.StatusOK, o)
 		}
 		return err
 	}))
@@ -196,6 +221,21 @@ func order(c *gin.Context) (shop.Order, error) {
 		}
 		return f.Open()
 	})
+}
+
+// showAt shows an order, which may be a new one, and says where it is.
+func showAt(c *gin.Context, placed bool, o shop.Order) {
+	c.Header("Location", "/orders/"+o.ID)
+	if placed {
+		show(c, http.StatusCreated, o)
+	} else {
+		show(c, http.StatusOK, o)
+	}
+}
+
+func show(c *gin.Context, status int, o shop.Order) {
+	c.Header("ETag", o.ETag())
+	answer(c, status, o)
 }
 
 func answer(c *gin.Context, status int, v any) {

@@ -98,12 +98,24 @@ func (s service) CreateOrder(ctx context.Context, req *v1.CreateOrderRequest) (*
 	return &v1.CreateOrderResponse{Order: wire(o), Placed: placed}, nil
 }
 
+func (s service) ReplaceOrder(ctx context.Context, req *v1.ReplaceOrderRequest) (*v1.ReplaceOrderResponse, error) {
+	user, err := s.p.User(ctx)
+	if err != nil {
+		return nil, shopError(err)
+	}
+	o, _, err := s.p.Replace(ctx, user, req.Id, shop.Order{Item: req.Item, Qty: int(req.Qty)}, shop.IfRevision(req.IfRevision))
+	if err != nil {
+		return nil, shopError(err)
+	}
+	return &v1.ReplaceOrderResponse{Order: wire(o)}, nil
+}
+
 func (s service) CancelOrder(ctx context.Context, req *v1.CancelOrderRequest) (*v1.CancelOrderResponse, error) {
 	user, err := s.p.User(ctx)
 	if err != nil {
 		return nil, shopError(err)
 	}
-	o, err := s.p.Cancel(ctx, user, req.Id)
+	o, err := s.p.Cancel(ctx, user, req.Id, shop.IfRevision(req.IfRevision))
 	if err != nil {
 		return nil, shopError(err)
 	}
@@ -123,7 +135,7 @@ func (s service) ListOrders(ctx context.Context, _ *v1.ListOrdersRequest) (*v1.L
 }
 
 func wire(o shop.Order) *v1.Order {
-	return &v1.Order{Id: o.ID, User: o.User, ExternalId: o.ExternalID, Item: o.Item, Qty: int32(o.Qty), Status: o.Status}
+	return &v1.Order{Id: o.ID, User: o.User, ExternalId: o.ExternalID, Item: o.Item, Qty: int32(o.Qty), Status: o.Status, Revision: o.Revision}
 }
 
 // shopError says an error of the shop in gRPC's words.

@@ -34,6 +34,7 @@ type Order struct {
 	Item          string                 `protobuf:"bytes,4,opt,name=item,proto3" json:"item,omitempty"`
 	Qty           int32                  `protobuf:"varint,5,opt,name=qty,proto3" json:"qty,omitempty"`
 	Status        string                 `protobuf:"bytes,6,opt,name=status,proto3" json:"status,omitempty"`
+	Revision      string                 `protobuf:"bytes,7,opt,name=revision,proto3" json:"revision,omitempty"` // another one after each change
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -106,6 +107,13 @@ func (x *Order) GetQty() int32 {
 func (x *Order) GetStatus() string {
 	if x != nil {
 		return x.Status
+	}
+	return ""
+}
+
+func (x *Order) GetRevision() string {
+	if x != nil {
+		return x.Revision
 	}
 	return ""
 }
@@ -232,16 +240,131 @@ func (x *CreateOrderResponse) GetPlaced() bool {
 	return false
 }
 
+// An order is changed only if it has still the revision if_revision, if that is
+// given: otherwise FAILED_PRECONDITION. As wished already, it is not changed.
+type ReplaceOrderRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Item          string                 `protobuf:"bytes,2,opt,name=item,proto3" json:"item,omitempty"`
+	Qty           int32                  `protobuf:"varint,3,opt,name=qty,proto3" json:"qty,omitempty"`
+	IfRevision    string                 `protobuf:"bytes,4,opt,name=if_revision,json=ifRevision,proto3" json:"if_revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplaceOrderRequest) Reset() {
+	*x = ReplaceOrderRequest{}
+	mi := &file_ordersv1_orders_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplaceOrderRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplaceOrderRequest) ProtoMessage() {}
+
+func (x *ReplaceOrderRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ordersv1_orders_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplaceOrderRequest.ProtoReflect.Descriptor instead.
+func (*ReplaceOrderRequest) Descriptor() ([]byte, []int) {
+	return file_ordersv1_orders_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ReplaceOrderRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ReplaceOrderRequest) GetItem() string {
+	if x != nil {
+		return x.Item
+	}
+	return ""
+}
+
+func (x *ReplaceOrderRequest) GetQty() int32 {
+	if x != nil {
+		return x.Qty
+	}
+	return 0
+}
+
+func (x *ReplaceOrderRequest) GetIfRevision() string {
+	if x != nil {
+		return x.IfRevision
+	}
+	return ""
+}
+
+type ReplaceOrderResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Order         *Order                 `protobuf:"bytes,1,opt,name=order,proto3" json:"order,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplaceOrderResponse) Reset() {
+	*x = ReplaceOrderResponse{}
+	mi := &file_ordersv1_orders_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplaceOrderResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplaceOrderResponse) ProtoMessage() {}
+
+func (x *ReplaceOrderResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ordersv1_orders_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplaceOrderResponse.ProtoReflect.Descriptor instead.
+func (*ReplaceOrderResponse) Descriptor() ([]byte, []int) {
+	return file_ordersv1_orders_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ReplaceOrderResponse) GetOrder() *Order {
+	if x != nil {
+		return x.Order
+	}
+	return nil
+}
+
 type CancelOrderRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	IfRevision    string                 `protobuf:"bytes,2,opt,name=if_revision,json=ifRevision,proto3" json:"if_revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CancelOrderRequest) Reset() {
 	*x = CancelOrderRequest{}
-	mi := &file_ordersv1_orders_proto_msgTypes[3]
+	mi := &file_ordersv1_orders_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -253,7 +376,7 @@ func (x *CancelOrderRequest) String() string {
 func (*CancelOrderRequest) ProtoMessage() {}
 
 func (x *CancelOrderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ordersv1_orders_proto_msgTypes[3]
+	mi := &file_ordersv1_orders_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -266,12 +389,19 @@ func (x *CancelOrderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOrderRequest.ProtoReflect.Descriptor instead.
 func (*CancelOrderRequest) Descriptor() ([]byte, []int) {
-	return file_ordersv1_orders_proto_rawDescGZIP(), []int{3}
+	return file_ordersv1_orders_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *CancelOrderRequest) GetId() string {
 	if x != nil {
 		return x.Id
+	}
+	return ""
+}
+
+func (x *CancelOrderRequest) GetIfRevision() string {
+	if x != nil {
+		return x.IfRevision
 	}
 	return ""
 }
@@ -285,7 +415,7 @@ type CancelOrderResponse struct {
 
 func (x *CancelOrderResponse) Reset() {
 	*x = CancelOrderResponse{}
-	mi := &file_ordersv1_orders_proto_msgTypes[4]
+	mi := &file_ordersv1_orders_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -297,7 +427,7 @@ func (x *CancelOrderResponse) String() string {
 func (*CancelOrderResponse) ProtoMessage() {}
 
 func (x *CancelOrderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ordersv1_orders_proto_msgTypes[4]
+	mi := &file_ordersv1_orders_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -310,7 +440,7 @@ func (x *CancelOrderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOrderResponse.ProtoReflect.Descriptor instead.
 func (*CancelOrderResponse) Descriptor() ([]byte, []int) {
-	return file_ordersv1_orders_proto_rawDescGZIP(), []int{4}
+	return file_ordersv1_orders_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CancelOrderResponse) GetOrder() *Order {
@@ -328,7 +458,7 @@ type ListOrdersRequest struct {
 
 func (x *ListOrdersRequest) Reset() {
 	*x = ListOrdersRequest{}
-	mi := &file_ordersv1_orders_proto_msgTypes[5]
+	mi := &file_ordersv1_orders_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -340,7 +470,7 @@ func (x *ListOrdersRequest) String() string {
 func (*ListOrdersRequest) ProtoMessage() {}
 
 func (x *ListOrdersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ordersv1_orders_proto_msgTypes[5]
+	mi := &file_ordersv1_orders_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -353,7 +483,7 @@ func (x *ListOrdersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOrdersRequest.ProtoReflect.Descriptor instead.
 func (*ListOrdersRequest) Descriptor() ([]byte, []int) {
-	return file_ordersv1_orders_proto_rawDescGZIP(), []int{5}
+	return file_ordersv1_orders_proto_rawDescGZIP(), []int{7}
 }
 
 type ListOrdersResponse struct {
@@ -365,7 +495,7 @@ type ListOrdersResponse struct {
 
 func (x *ListOrdersResponse) Reset() {
 	*x = ListOrdersResponse{}
-	mi := &file_ordersv1_orders_proto_msgTypes[6]
+	mi := &file_ordersv1_orders_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -377,7 +507,7 @@ func (x *ListOrdersResponse) String() string {
 func (*ListOrdersResponse) ProtoMessage() {}
 
 func (x *ListOrdersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ordersv1_orders_proto_msgTypes[6]
+	mi := &file_ordersv1_orders_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -390,7 +520,7 @@ func (x *ListOrdersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOrdersResponse.ProtoReflect.Descriptor instead.
 func (*ListOrdersResponse) Descriptor() ([]byte, []int) {
-	return file_ordersv1_orders_proto_rawDescGZIP(), []int{6}
+	return file_ordersv1_orders_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListOrdersResponse) GetOrders() []*Order {
@@ -404,7 +534,7 @@ var File_ordersv1_orders_proto protoreflect.FileDescriptor
 
 const file_ordersv1_orders_proto_rawDesc = "" +
 	"\n" +
-	"\x15ordersv1/orders.proto\x12\torders.v1\"\x8a\x01\n" +
+	"\x15ordersv1/orders.proto\x12\torders.v1\"\xa6\x01\n" +
 	"\x05Order\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x1f\n" +
@@ -412,7 +542,8 @@ const file_ordersv1_orders_proto_rawDesc = "" +
 	"externalId\x12\x12\n" +
 	"\x04item\x18\x04 \x01(\tR\x04item\x12\x10\n" +
 	"\x03qty\x18\x05 \x01(\x05R\x03qty\x12\x16\n" +
-	"\x06status\x18\x06 \x01(\tR\x06status\"\xd9\x01\n" +
+	"\x06status\x18\x06 \x01(\tR\x06status\x12\x1a\n" +
+	"\brevision\x18\a \x01(\tR\brevision\"\xd9\x01\n" +
 	"\x12CreateOrderRequest\x12\x12\n" +
 	"\x04item\x18\x01 \x01(\tR\x04item\x12\x10\n" +
 	"\x03qty\x18\x02 \x01(\x05R\x03qty\x12\x1f\n" +
@@ -424,16 +555,27 @@ const file_ordersv1_orders_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"U\n" +
 	"\x13CreateOrderResponse\x12&\n" +
 	"\x05order\x18\x01 \x01(\v2\x10.orders.v1.OrderR\x05order\x12\x16\n" +
-	"\x06placed\x18\x02 \x01(\bR\x06placed\"$\n" +
+	"\x06placed\x18\x02 \x01(\bR\x06placed\"l\n" +
+	"\x13ReplaceOrderRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04item\x18\x02 \x01(\tR\x04item\x12\x10\n" +
+	"\x03qty\x18\x03 \x01(\x05R\x03qty\x12\x1f\n" +
+	"\vif_revision\x18\x04 \x01(\tR\n" +
+	"ifRevision\">\n" +
+	"\x14ReplaceOrderResponse\x12&\n" +
+	"\x05order\x18\x01 \x01(\v2\x10.orders.v1.OrderR\x05order\"E\n" +
 	"\x12CancelOrderRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"=\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1f\n" +
+	"\vif_revision\x18\x02 \x01(\tR\n" +
+	"ifRevision\"=\n" +
 	"\x13CancelOrderResponse\x12&\n" +
 	"\x05order\x18\x01 \x01(\v2\x10.orders.v1.OrderR\x05order\"\x13\n" +
 	"\x11ListOrdersRequest\">\n" +
 	"\x12ListOrdersResponse\x12(\n" +
-	"\x06orders\x18\x01 \x03(\v2\x10.orders.v1.OrderR\x06orders2\xfa\x01\n" +
+	"\x06orders\x18\x01 \x03(\v2\x10.orders.v1.OrderR\x06orders2\xcb\x02\n" +
 	"\fOrderService\x12L\n" +
-	"\vCreateOrder\x12\x1d.orders.v1.CreateOrderRequest\x1a\x1e.orders.v1.CreateOrderResponse\x12L\n" +
+	"\vCreateOrder\x12\x1d.orders.v1.CreateOrderRequest\x1a\x1e.orders.v1.CreateOrderResponse\x12O\n" +
+	"\fReplaceOrder\x12\x1e.orders.v1.ReplaceOrderRequest\x1a\x1f.orders.v1.ReplaceOrderResponse\x12L\n" +
 	"\vCancelOrder\x12\x1d.orders.v1.CancelOrderRequest\x1a\x1e.orders.v1.CancelOrderResponse\x12N\n" +
 	"\n" +
 	"ListOrders\x12\x1c.orders.v1.ListOrdersRequest\x1a\x1d.orders.v1.ListOrdersResponse\"\x03\x90\x02\x01B;Z9github.com/onceward/onceward/examples/frameworks/ordersv1b\x06proto3"
@@ -450,33 +592,38 @@ func file_ordersv1_orders_proto_rawDescGZIP() []byte {
 	return file_ordersv1_orders_proto_rawDescData
 }
 
-var file_ordersv1_orders_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_ordersv1_orders_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_ordersv1_orders_proto_goTypes = []any{
-	(*Order)(nil),               // 0: orders.v1.Order
-	(*CreateOrderRequest)(nil),  // 1: orders.v1.CreateOrderRequest
-	(*CreateOrderResponse)(nil), // 2: orders.v1.CreateOrderResponse
-	(*CancelOrderRequest)(nil),  // 3: orders.v1.CancelOrderRequest
-	(*CancelOrderResponse)(nil), // 4: orders.v1.CancelOrderResponse
-	(*ListOrdersRequest)(nil),   // 5: orders.v1.ListOrdersRequest
-	(*ListOrdersResponse)(nil),  // 6: orders.v1.ListOrdersResponse
-	nil,                         // 7: orders.v1.CreateOrderRequest.LabelsEntry
+	(*Order)(nil),                // 0: orders.v1.Order
+	(*CreateOrderRequest)(nil),   // 1: orders.v1.CreateOrderRequest
+	(*CreateOrderResponse)(nil),  // 2: orders.v1.CreateOrderResponse
+	(*ReplaceOrderRequest)(nil),  // 3: orders.v1.ReplaceOrderRequest
+	(*ReplaceOrderResponse)(nil), // 4: orders.v1.ReplaceOrderResponse
+	(*CancelOrderRequest)(nil),   // 5: orders.v1.CancelOrderRequest
+	(*CancelOrderResponse)(nil),  // 6: orders.v1.CancelOrderResponse
+	(*ListOrdersRequest)(nil),    // 7: orders.v1.ListOrdersRequest
+	(*ListOrdersResponse)(nil),   // 8: orders.v1.ListOrdersResponse
+	nil,                          // 9: orders.v1.CreateOrderRequest.LabelsEntry
 }
 var file_ordersv1_orders_proto_depIdxs = []int32{
-	7, // 0: orders.v1.CreateOrderRequest.labels:type_name -> orders.v1.CreateOrderRequest.LabelsEntry
+	9, // 0: orders.v1.CreateOrderRequest.labels:type_name -> orders.v1.CreateOrderRequest.LabelsEntry
 	0, // 1: orders.v1.CreateOrderResponse.order:type_name -> orders.v1.Order
-	0, // 2: orders.v1.CancelOrderResponse.order:type_name -> orders.v1.Order
-	0, // 3: orders.v1.ListOrdersResponse.orders:type_name -> orders.v1.Order
-	1, // 4: orders.v1.OrderService.CreateOrder:input_type -> orders.v1.CreateOrderRequest
-	3, // 5: orders.v1.OrderService.CancelOrder:input_type -> orders.v1.CancelOrderRequest
-	5, // 6: orders.v1.OrderService.ListOrders:input_type -> orders.v1.ListOrdersRequest
-	2, // 7: orders.v1.OrderService.CreateOrder:output_type -> orders.v1.CreateOrderResponse
-	4, // 8: orders.v1.OrderService.CancelOrder:output_type -> orders.v1.CancelOrderResponse
-	6, // 9: orders.v1.OrderService.ListOrders:output_type -> orders.v1.ListOrdersResponse
-	7, // [7:10] is the sub-list for method output_type
-	4, // [4:7] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	0, // 2: orders.v1.ReplaceOrderResponse.order:type_name -> orders.v1.Order
+	0, // 3: orders.v1.CancelOrderResponse.order:type_name -> orders.v1.Order
+	0, // 4: orders.v1.ListOrdersResponse.orders:type_name -> orders.v1.Order
+	1, // 5: orders.v1.OrderService.CreateOrder:input_type -> orders.v1.CreateOrderRequest
+	3, // 6: orders.v1.OrderService.ReplaceOrder:input_type -> orders.v1.ReplaceOrderRequest
+	5, // 7: orders.v1.OrderService.CancelOrder:input_type -> orders.v1.CancelOrderRequest
+	7, // 8: orders.v1.OrderService.ListOrders:input_type -> orders.v1.ListOrdersRequest
+	2, // 9: orders.v1.OrderService.CreateOrder:output_type -> orders.v1.CreateOrderResponse
+	4, // 10: orders.v1.OrderService.ReplaceOrder:output_type -> orders.v1.ReplaceOrderResponse
+	6, // 11: orders.v1.OrderService.CancelOrder:output_type -> orders.v1.CancelOrderResponse
+	8, // 12: orders.v1.OrderService.ListOrders:output_type -> orders.v1.ListOrdersResponse
+	9, // [9:13] is the sub-list for method output_type
+	5, // [5:9] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_ordersv1_orders_proto_init() }
@@ -490,7 +637,7 @@ func file_ordersv1_orders_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ordersv1_orders_proto_rawDesc), len(file_ordersv1_orders_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

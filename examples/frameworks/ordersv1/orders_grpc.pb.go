@@ -24,9 +24,10 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	OrderService_CreateOrder_FullMethodName = "/orders.v1.OrderService/CreateOrder"
-	OrderService_CancelOrder_FullMethodName = "/orders.v1.OrderService/CancelOrder"
-	OrderService_ListOrders_FullMethodName  = "/orders.v1.OrderService/ListOrders"
+	OrderService_CreateOrder_FullMethodName  = "/orders.v1.OrderService/CreateOrder"
+	OrderService_ReplaceOrder_FullMethodName = "/orders.v1.OrderService/ReplaceOrder"
+	OrderService_CancelOrder_FullMethodName  = "/orders.v1.OrderService/CancelOrder"
+	OrderService_ListOrders_FullMethodName   = "/orders.v1.OrderService/ListOrders"
 )
 
 // OrderServiceClient is the client API for OrderService service.
@@ -36,6 +37,9 @@ type OrderServiceClient interface {
 	// CreateOrder places an order, unless its user has placed one with that
 	// external_id: then it returns that one.
 	CreateOrder(ctx context.Context, in *CreateOrderRequest, opts ...grpc.CallOption) (*CreateOrderResponse, error)
+	// ReplaceOrder says what is ordered.
+	ReplaceOrder(ctx context.Context, in *ReplaceOrderRequest, opts ...grpc.CallOption) (*ReplaceOrderResponse, error)
+	// CancelOrder takes an order back: cancelled twice it is cancelled once.
 	CancelOrder(ctx context.Context, in *CancelOrderRequest, opts ...grpc.CallOption) (*CancelOrderResponse, error)
 	ListOrders(ctx context.Context, in *ListOrdersRequest, opts ...grpc.CallOption) (*ListOrdersResponse, error)
 }
@@ -52,6 +56,16 @@ func (c *orderServiceClient) CreateOrder(ctx context.Context, in *CreateOrderReq
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CreateOrderResponse)
 	err := c.cc.Invoke(ctx, OrderService_CreateOrder_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *orderServiceClient) ReplaceOrder(ctx context.Context, in *ReplaceOrderRequest, opts ...grpc.CallOption) (*ReplaceOrderResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReplaceOrderResponse)
+	err := c.cc.Invoke(ctx, OrderService_ReplaceOrder_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -85,6 +99,9 @@ type OrderServiceServer interface {
 	// CreateOrder places an order, unless its user has placed one with that
 	// external_id: then it returns that one.
 	CreateOrder(context.Context, *CreateOrderRequest) (*CreateOrderResponse, error)
+	// ReplaceOrder says what is ordered.
+	ReplaceOrder(context.Context, *ReplaceOrderRequest) (*ReplaceOrderResponse, error)
+	// CancelOrder takes an order back: cancelled twice it is cancelled once.
 	CancelOrder(context.Context, *CancelOrderRequest) (*CancelOrderResponse, error)
 	ListOrders(context.Context, *ListOrdersRequest) (*ListOrdersResponse, error)
 	mustEmbedUnimplementedOrderServiceServer()
@@ -99,6 +116,9 @@ type UnimplementedOrderServiceServer struct{}
 
 func (UnimplementedOrderServiceServer) CreateOrder(context.Context, *CreateOrderRequest) (*CreateOrderResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateOrder not implemented")
+}
+func (UnimplementedOrderServiceServer) ReplaceOrder(context.Context, *ReplaceOrderRequest) (*ReplaceOrderResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReplaceOrder not implemented")
 }
 func (UnimplementedOrderServiceServer) CancelOrder(context.Context, *CancelOrderRequest) (*CancelOrderResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelOrder not implemented")
@@ -141,6 +161,24 @@ func _OrderService_CreateOrder_Handler(srv interface{}, ctx context.Context, dec
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(OrderServiceServer).CreateOrder(ctx, req.(*CreateOrderRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _OrderService_ReplaceOrder_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReplaceOrderRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OrderServiceServer).ReplaceOrder(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OrderService_ReplaceOrder_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OrderServiceServer).ReplaceOrder(ctx, req.(*ReplaceOrderRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -191,6 +229,10 @@ var OrderService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CreateOrder",
 			Handler:    _OrderService_CreateOrder_Handler,
+		},
+		{
+			MethodName: "ReplaceOrder",
+			Handler:    _OrderService_ReplaceOrder_Handler,
 		},
 		{
 			MethodName: "CancelOrder",

@@ -191,7 +191,7 @@ func runStep(t *testing.T, s step, temp string, environment []string) (string, e
 	if err := os.WriteFile(script, []byte(s.Run), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // one of them compiles
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "--noprofile", "--norc", "-eo", "pipefail", script)
 	cmd.Dir, cmd.Env = temp, environment
@@ -208,19 +208,54 @@ func runStep(t *testing.T, s step, temp string, environment []string) (string, e
 	return out.String(), err
 }
 
-// shims is a folder with a go command that installs, in place of the published
-// program, the one under test.
+// shims is a folder with a git and a go that get, in place of a copy of the
+// repository and what is built of it, the program under test. They do nothing that the
+// workflow does not ask for.
 func shims(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	goCommand := fmt.Sprintf(`#!/bin/sh
-[ "$*" = "install github.com/onceward/onceward/cmd/onceward@latest" ] || { echo "go $*: not in this test"; exit 1; }
-cp %q %q
-`, filepath.Join(binaries, "onceward"), dir)
-	if err := os.WriteFile(filepath.Join(dir, "go"), []byte(goCommand), 0o700); err != nil {
-		t.Fatal(err)
+	for name, text := range map[string]string{
+		"git": `case "$*" in
+"init -q $RUNNER_TEMP/onceward") mkdir "$RUNNER_TEMP/onceward" ;;
+"fetch -q --depth 1 https://github.com/onceward/onceward main" | "checkout -q FETCH_HEAD") [ "$PWD" = "$RUNNER_TEMP/onceward" ] ;;
+*) echo "git $*: not in this test"; exit 1 ;;
+esac`,
+		"go": fmt.Sprintf(`[ "$*" = "build -o $RUNNER_TEMP/bin/onceward ./cmd/onceward" ] || { echo "go $*: not in this test"; exit 1; }
+mkdir "$RUNNER_TEMP/bin"
+cp %q "$RUNNER_TEMP/bin"`, filepath.Join(binaries, "onceward")),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return dir
+}
+
+// The workflow's own git and go, on this repository: its step gets a program that is
+// a bad network.
+func TestTheWorkflowBuildsTheBadNetworkFromACopyOfTheRepository(t *testing.T) {
+	t.Parallel()
+	_, given, steps := read(t)
+	if given["ONCEWARD"] != "https://github.com/onceward/onceward" || given["VERSION"] == "" {
+		t.Errorf("the workflow gets %s at %s", given["ONCEWARD"], given["VERSION"])
+	}
+	i := slices.IndexFunc(steps, func(s step) bool { return s.Name == "Get the bad network" })
+	if i < 0 {
+		t.Fatal("the workflow has no such step")
+	}
+	here, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	temp := t.TempDir()
+	said, err := runStep(t, steps[i], temp, append(os.Environ(), "RUNNER_TEMP="+temp, "ONCEWARD="+here, "VERSION=HEAD"))
+	if err != nil {
+		t.Fatalf("%v:\n%s", err, said)
+	}
+	out, err := exec.Command(filepath.Join(temp, "bin", "onceward"), "fault", "--help").CombinedOutput()
+	if !strings.Contains(string(out), "--listen") {
+		t.Errorf("the built program says %s, %v", out, err)
+	}
 }
 
 func freeAddress(t *testing.T) string {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/onceward/onceward/internal/integration/orders"
 	"github.com/onceward/onceward/internal/integration/pages"
 )
 
@@ -30,7 +31,7 @@ func TestThePageShowsTheCodeThatRuns(t *testing.T) {
 	for title, block := range blocks {
 		marked["<!-- code: "+title+" -->"] = block
 	}
-	marked["<!-- table -->"], marked["<!-- calls -->"] = table(), calls(t)
+	marked["<!-- table -->"], marked["<!-- calls -->"] = table(t), calls(t)
 	for _, mark := range slices.Sorted(maps.Keys(marked)) {
 		before, after, ok := strings.Cut(text, mark+"\n")
 		if !ok || strings.Contains(after, mark) {
@@ -79,23 +80,38 @@ func codeOfThePage(t *testing.T) map[string]string {
 	return found
 }
 
-// table says which case is passed by which program.
-func table() string {
+// table says which case is passed by which program, where that is not all of it by
+// all, and which are asked of none.
+func table(t *testing.T) string {
 	var out strings.Builder
 	out.WriteString("| |")
 	for _, p := range programs {
 		fmt.Fprintf(&out, " %s |", p.name)
 	}
 	out.WriteString("\n|---|" + strings.Repeat("---|", len(programs)) + "\n")
-	for _, name := range cases {
-		fmt.Fprintf(&out, "| `%s` |", strings.TrimPrefix(name, "Test"))
+	var odd []string
+	for _, name := range cases(t) {
+		row := fmt.Sprintf("| `%s` |", strings.TrimPrefix(name, "Test"))
 		for _, p := range programs {
-			fmt.Fprintf(&out, " %s |", cell(p, name))
+			row += fmt.Sprintf(" %s |", cell(p, name))
 		}
-		out.WriteByte('\n')
+		if strings.Count(row, " passed |") < len(programs) {
+			odd = append(odd, row)
+		}
+	}
+	fmt.Fprintf(&out, "| each of %d |%s\n", len(cases(t))-len(odd), strings.Repeat(" passed |", len(programs)))
+	for _, row := range odd {
+		out.WriteString(row + "\n")
 	}
 	for _, letter := range slices.Sorted(maps.Keys(reasons)) {
 		fmt.Fprintf(&out, "\n- %s: %s", letter, reasons[letter])
+	}
+	unasked := map[string][]string{}
+	for _, name := range slices.Sorted(maps.Keys(inTheTest)) {
+		unasked[inTheTest[name]] = append(unasked[inTheTest[name]], "`"+strings.TrimPrefix(name, "Test")+"`")
+	}
+	for _, reason := range slices.Sorted(maps.Keys(unasked)) {
+		fmt.Fprintf(&out, "\n- of no program, for it %s: %s", reason, strings.Join(unasked[reason], ", "))
 	}
 	return out.String()
 }
@@ -103,11 +119,11 @@ func table() string {
 // cell is "passed"; the reason, where a case is not for a program; or "passed" and
 // the reason for the part that is not.
 func cell(p program, name string) string {
-	where := p.runs(name)
+	where := orders.RunsOn(name)
 	missing, why := 0, ""
 	for _, store := range where {
-		all, reason := exceptedOn(except[p.name], name, store)
-		if all {
+		whole, reason := exceptedOn(except[p.name], name, store)
+		if whole {
 			missing++
 		}
 		if reason != "" {
@@ -126,13 +142,15 @@ func cell(p program, name string) string {
 // calls are the tests of remote procedure calls.
 func calls(t *testing.T) string {
 	t.Helper()
-	source, err := os.ReadFile("rpc_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var list []string
-	for _, m := range regexp.MustCompile(`(?m)^func Test(\w+)\(t \*testing\.T\) \{\n\tonEach\(`).FindAllStringSubmatch(string(source), -1) {
-		list = append(list, "- `"+m[1]+"`")
+	for _, file := range []string{"rpc_test.go", "rpc_unique_test.go"} {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^func Test(\w+)\(t \*testing\.T\) \{\n\tonEach\(`).FindAllStringSubmatch(string(source), -1) {
+			list = append(list, "- `"+m[1]+"`")
+		}
 	}
 	if len(list) < 8 {
 		t.Fatalf("found %d tests of calls", len(list))

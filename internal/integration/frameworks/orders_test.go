@@ -1,7 +1,6 @@
 package frameworks
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -10,13 +9,14 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/onceward/onceward/internal/integration/orders"
 )
 
 var (
-	folder     string   // where the built programs are
+	folder     string   // where the built programs are, and below it in plain those without the race detector
 	buildFlags []string // -race, if the tests have it
 )
 
@@ -26,69 +26,90 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	build := func(args ...string) error {
-		cmd := exec.Command("go", args...)
-		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-		return cmd.Run()
-	}
-	const examples = "github.com/onceward/onceward/examples/frameworks"
-	code := 1
-	err = errors.Join(
-		build(slices.Concat([]string{"build", "-o", folder}, buildFlags, []string{examples + "/..."})...),
-		build("test", "-c", "-o", filepath.Join(folder, "orders.test"), "github.com/onceward/onceward/internal/integration/orders"),
-	)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "building examples/frameworks:", err)
-	} else {
-		code = m.Run()
-	}
+	code := m.Run()
 	_ = os.RemoveAll(folder)
 	os.Exit(code)
 }
 
+// build builds the programs and the tests of examples/orders, for whoever is first to
+// need them.
+var build = sync.OnceValue(func() error {
+	run := func(args ...string) error {
+		cmd := exec.Command("go", args...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
+		}
+		return nil
+	}
+	const examples = "github.com/onceward/onceward/examples/frameworks"
+	return errors.Join(
+		run(slices.Concat([]string{"build", "-o", folder + "/"}, buildFlags, []string{examples + "/..."})...),
+		run("build", "-o", filepath.Join(folder, "plain")+"/", examples+"/chi", examples+"/echo", examples+"/gin", examples+"/fiber"),
+		run("test", "-c", "-o", filepath.Join(folder, "orders.test"), "github.com/onceward/onceward/internal/integration/orders"),
+	)
+})
+
 // Requirement 76: each framework's example passes the tests of examples/orders, with
-// handlers that return errors.
+// handlers that return errors. ONCEWARD_FRAMEWORKS=all runs each of them on each
+// program and each store.
 func TestRequirement76TheOrdersTestsPassOnEachFramework(t *testing.T) {
-	// Each runs a dozen programs at a time.
-	turns := make(chan struct{}, 2)
+	if err := build(); err != nil {
+		t.Fatal(err)
+	}
+	turns := make(chan struct{}, 3) // each runs a dozen programs at a time
+	chosen := plan(cases(t), os.Getenv("ONCEWARD_FRAMEWORKS") == "all")
 	for _, p := range programs {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			turns <- struct{}{}
 			defer func() { <-turns }()
-			var skip []string
-			for _, e := range except[p.name] {
-				skip = append(skip, e.skip)
-			}
-			cmd := exec.Command(filepath.Join(folder, "orders.test"), "-test.v", "-test.timeout=5m", "-test.parallel=8",
-				"-test.run=^("+strings.Join(cases, "|")+")$", "-test.skip="+strings.Join(skip, "|"))
-			cmd.Dir = "../orders"
-			cmd.Env = append(os.Environ(),
-				"ORDERS_PROGRAM="+filepath.Join(folder, p.command), "ORDERS_FLAGS="+strings.TrimSuffix("-mount "+p.mount, "-mount "),
-				"ORDERS_STORES=,"+strings.Join(p.stores, ",")+",", "ORDERS_RECOVERS=1")
-			var said bytes.Buffer
-			cmd.Stdout, cmd.Stderr = &said, &said
-			err := cmd.Run()
-			for _, complaint := range judge(said.String(), p) {
+			said, err := runOrders(p, chosen[p.name])
+			for _, complaint := range judge(said, chosen[p.name]) {
 				t.Error(complaint)
 			}
 			if err != nil || t.Failed() {
-				t.Errorf("%v:\n%s", err, failures(said.String()))
+				t.Errorf("%v:\n%s", err, failures(said))
 			}
 		})
 	}
 }
 
+// runOrders runs cases of internal/integration/orders against a program.
+func runOrders(p program, chosen []pair) (said string, err error) {
+	var tests, pairs, skip []string
+	for _, one := range chosen {
+		pairs = append(pairs, one.test+"/"+one.store)
+		if !slices.Contains(tests, one.test) {
+			tests = append(tests, one.test)
+		}
+	}
+	for _, e := range except[p.name] {
+		skip = append(skip, e.skip)
+	}
+	recovers := "panics"
+	if p.name == "fiber" {
+		recovers = "all"
+	}
+	cmd := exec.Command(filepath.Join(folder, "orders.test"), "-test.v", "-test.timeout=15m", "-test.parallel=8",
+		"-test.run=^("+strings.Join(tests, "|")+")$", "-test.skip="+strings.Join(skip, "|"))
+	cmd.Dir = "../orders"
+	cmd.Env = append(os.Environ(),
+		"ORDERS_PROGRAM="+filepath.Join(folder, p.command), "ORDERS_PLAIN="+filepath.Join(folder, "plain", p.command),
+		"ORDERS_FLAGS="+strings.TrimSuffix("-mount "+p.mount, "-mount "), "ORDERS_ONLY="+strings.Join(pairs, " "), "ORDERS_RECOVERS="+recovers)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
 var result = regexp.MustCompile(`(?m)^ *--- (PASS|FAIL|SKIP): (\S+)`)
 
-// judge says which of the tests did not pass on every store where it runs and is
-// not excepted, and which exceptions are none.
-func judge(said string, p program) (complaints []string) {
-	passed := map[string]bool{} // test and store
+// judge says which of the chosen did not pass, and all of it: a case has its store's
+// name in its own.
+func judge(said string, chosen []pair) (complaints []string) {
+	passed := map[string]bool{}
 	for _, m := range result.FindAllStringSubmatch(said, -1) {
 		parts := strings.Split(m[2], "/")
 		for _, store := range parts[1:] {
-			where := parts[0] + " on " + store
+			where := pair{parts[0], store}.String()
 			if was, ok := passed[where]; m[1] == "PASS" && (was || !ok) {
 				passed[where] = true
 			} else {
@@ -96,84 +117,39 @@ func judge(said string, p program) (complaints []string) {
 			}
 		}
 	}
-	for _, name := range cases {
-		for _, store := range p.runs(name) {
-			where := name + " on " + store
-			all, _ := exceptedOn(except[p.name], name, store)
-			if passed[where] == all {
-				complaints = append(complaints, fmt.Sprintf("%s: passed %v, excepted %v", where, passed[where], all))
-			}
+	for _, one := range chosen {
+		if !passed[one.String()] {
+			complaints = append(complaints, one.String()+" has not passed")
 		}
 	}
 	return complaints
 }
 
-// runs are the stores on which a test of orders runs against p.
-func (p program) runs(name string) (some []string) {
-	for _, store := range orders.RunsOn(name) {
-		if slices.Contains(p.stores, store) {
-			some = append(some, store)
-		}
-	}
-	return some
-}
-
-// exceptedOn reports whether a test is excepted on a store, and the reason for that
-// or for a part of it that is.
-func exceptedOn(list []exception, name, store string) (all bool, reason string) {
-	for _, e := range list {
-		parts := strings.SplitN(e.skip, "/", 3)
-		if parts[0] != name {
-			continue
-		}
-		where := ".*"
-		if len(parts) > 1 {
-			where = parts[1]
-		}
-		if regexp.MustCompile(where).MatchString(store) {
-			return len(parts) < 3, e.reason
-		}
-	}
-	return false, ""
-}
-
 func TestATestThatDidNotRunIsNoPass(t *testing.T) {
-	whole := func(p program) string {
+	chosen := plan(cases(t), false)["chi"]
+	whole := func(chosen []pair) string {
 		var said strings.Builder
-		for _, name := range cases {
-			fmt.Fprintf(&said, "--- PASS: %s (1.0s)\n", name)
-			for _, store := range p.runs(name) {
-				if all, _ := exceptedOn(except[p.name], name, store); !all {
-					fmt.Fprintf(&said, "    --- PASS: %s/a_case/%s (1.0s)\n", name, store)
-				}
-			}
+		for _, one := range chosen {
+			fmt.Fprintf(&said, "--- PASS: %s (1.0s)\n    --- PASS: %s/a_case/%s (1.0s)\n", one.test, one.test, one.store)
 		}
 		return said.String()
 	}
-	for _, p := range programs {
-		if got := judge(whole(p), p); len(got) != 0 {
-			t.Errorf("%s passes all, and %q", p.name, got)
-		}
+	if got := judge(whole(chosen), chosen); len(got) != 0 {
+		t.Errorf("all passed, and %q", got)
 	}
-	p := program{name: "chi", stores: stores}
+	if got := judge("", chosen); len(got) != len(chosen) || len(got) < 100 {
+		t.Errorf("nothing ran, and %d complaints", len(got))
+	}
 	const name = "TestB007TwoPressesAtOncePayOnce"
 	for from, to := range map[string]string{
-		"PASS: " + name + "/a_case/memory":        "SKIP: " + name + "/a_case/memory",
-		"PASS: " + name + "/a_case/sqlite (":      "FAIL: " + name + "/a_case/sqlite (",
-		"PASS: " + name + "/a_case/sqlite-atomic": "PASS: " + name + "/a_case/redis",
-		"--- PASS: " + name + " (":                "--- FAIL: " + name + "/other/memory (",
+		"    --- PASS: " + name + "/a_case/memory": "    --- SKIP: " + name + "/a_case/memory",
+		"    --- PASS: " + name + "/a_case/":       "    --- FAIL: " + name + "/a_case/",
+		name + "/a_case/memory":                    name + "/a_case/redis",
+		"--- PASS: " + name + " (":                 "--- FAIL: " + name + "/other/memory (",
 	} {
-		if got := judge(strings.Replace(whole(p), from, to, 1), p); len(got) != 1 {
+		if got := judge(strings.Replace(whole(chosen), from, to, 1), chosen); len(got) != 1 {
 			t.Errorf("%q: %q, want one complaint", to, got)
 		}
-	}
-	if got := judge("", p); len(got) < len(cases) {
-		t.Errorf("nothing ran, and only %d complaints", len(got))
-	}
-	// What is excepted and passes all the same is no exception.
-	fiber := programs[len(programs)-1]
-	if got := judge(whole(program{name: "chi", stores: stores}), fiber); len(got) < 4 {
-		t.Errorf("exceptions that passed: %q", got)
 	}
 }
 
@@ -198,27 +174,67 @@ func failures(said string) string {
 	return out.String()
 }
 
-// The lists say what is so: tests that exist, programs that are there, reasons that
-// are used.
-func TestTheListsAreOfWhatThereIs(t *testing.T) {
-	var text strings.Builder
-	files, err := filepath.Glob("../orders/*_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		source, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
+// Every test of internal/integration/orders is run against the programs, or there is
+// a reason why not.
+func TestEachCaseIsRunOrExcused(t *testing.T) {
+	all := everyCase(t)
+	for name, reason := range inTheTest {
+		if !slices.Contains(all, name) || len(reason) < 20 {
+			t.Errorf("%s is no test of internal/integration/orders, or has no reason: %q", name, reason)
 		}
-		text.Write(source)
 	}
+	for _, full := range []bool{false, true} {
+		ran := map[pair]int{} // by how many programs
+		for name, chosen := range plan(cases(t), full) {
+			for _, one := range chosen {
+				ran[one]++
+				if whole, _ := exceptedOn(except[name], one.test, one.store); whole {
+					t.Errorf("%s is to run %s, from which it is excepted", name, one)
+				}
+			}
+		}
+		for _, test := range cases(t) {
+			for _, store := range orders.RunsOn(test) {
+				want, one := 0, pair{test, store}
+				for _, p := range programs {
+					if whole, _ := exceptedOn(except[p.name], test, store); !whole {
+						want++
+					}
+				}
+				if want == 0 {
+					t.Errorf("%s is for no program", one)
+				}
+				if store != "memory" && !full {
+					want = 1
+				}
+				if ran[one] != want {
+					t.Errorf("%s is run by %d programs, want %d", one, ran[one], want)
+				}
+			}
+			if len(orders.RunsOn(test)) == 0 {
+				t.Errorf("%s runs on no store, and has no reason", test)
+			}
+		}
+	}
+}
+
+// Each program has its turn with each store.
+func TestEachProgramMeetsEachStore(t *testing.T) {
+	for name, chosen := range plan(cases(t), false) {
+		met := map[string]int{}
+		for _, one := range chosen {
+			met[one.store]++
+		}
+		for _, store := range orders.Backends {
+			if met[store] < 8 {
+				t.Errorf("%s runs %d cases on %s", name, met[store], store)
+			}
+		}
+	}
+}
+
+func TestTheExceptionsAreOfWhatThereIs(t *testing.T) {
 	used := map[string]bool{}
-	for i, name := range cases {
-		if !strings.Contains(text.String(), "\nfunc "+name+"(t *testing.T) {") || slices.Contains(cases[:i], name) {
-			t.Errorf("%s is no test of internal/integration/orders, or listed twice", name)
-		}
-	}
 	for column, list := range except {
 		if !slices.ContainsFunc(programs, func(p program) bool { return p.name == column }) {
 			t.Errorf("there is no program %s", column)
@@ -226,7 +242,7 @@ func TestTheListsAreOfWhatThereIs(t *testing.T) {
 		for _, e := range list {
 			used[e.reason] = true
 			name, _, _ := strings.Cut(e.skip, "/")
-			if !slices.Contains(cases, name) || reasons[e.reason] == "" {
+			if !slices.Contains(cases(t), name) || reasons[e.reason] == "" {
 				t.Errorf("%s is excepted from %s, for reason %q", e.skip, column, e.reason)
 			}
 		}
@@ -236,4 +252,31 @@ func TestTheListsAreOfWhatThereIs(t *testing.T) {
 			t.Errorf("the reason %s is not used", letter)
 		}
 	}
+}
+
+// cases are the tests of internal/integration/orders that a program can be asked.
+func cases(t *testing.T) []string {
+	t.Helper()
+	return slices.DeleteFunc(everyCase(t), func(name string) bool { return inTheTest[name] != "" })
+}
+
+func everyCase(t *testing.T) (names []string) {
+	t.Helper()
+	files, err := filepath.Glob("../orders/*_test.go")
+	if err != nil || len(files) < 10 {
+		t.Fatalf("found %v, %v", files, err)
+	}
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\) \{$`).FindAllStringSubmatch(string(source), -1) {
+			names = append(names, m[1])
+		}
+	}
+	if len(names) < 110 {
+		t.Fatalf("found %d tests", len(names))
+	}
+	return names
 }

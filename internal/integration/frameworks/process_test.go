@@ -27,6 +27,9 @@ type process struct {
 
 func start(t *testing.T, command string, flags ...string) *process {
 	t.Helper()
+	if err := build(); err != nil {
+		t.Fatal(err)
+	}
 	p := &process{t: t, args: slices.Concat([]string{filepath.Join(folder, command), "-chaos"}, flags)}
 	p.run("127.0.0.1:0")
 	t.Cleanup(func() {

@@ -38,21 +38,64 @@ func TestTheDocumentShowsTheCodeThatRuns(t *testing.T) {
 			t.Errorf("docs/python.md shows %s as it stands in testdata %d times, not once", name, n)
 		}
 	}
-	// What the second section shows of each app is the app's.
-	for name, part := range map[string]string{"flask/app.py": `(?s)@app\.after_request.*?    return answer\n`, "django/app.py": `(?s)def whose_keys.*?    return answer_to\n`} {
-		code, _ := os.ReadFile(filepath.Join("testdata", name))
-		want := "```python\n" + regexp.MustCompile(part).FindString(string(code)) + "```\n"
-		shown := regexp.MustCompile("(?s)<!-- part: " + regexp.QuoteMeta(name) + " -->\n(\n```python\n.*?\n```\n)?")
-		want = "<!-- part: " + name + " -->\n\n" + want
+	doc = showsParts(t, "python.md", doc)
+	if os.Getenv("UPDATE") == "1" {
+		if err := os.WriteFile(filepath.FromSlash(document), []byte(doc), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// parts are what the pages show of an app without the rest of it.
+var parts = map[string]*regexp.Regexp{
+	"part: flask/app.py":  regexp.MustCompile(`(?s)@app\.after_request.*?    return answer\n`),
+	"part: django/app.py": regexp.MustCompile(`(?s)def whose_keys.*?    return answer_to\n`),
+	"form: flask/app.py":  regexp.MustCompile(`(?s)PAGE = .*?key=secrets\.token_urlsafe\(\)\)\n`),
+	"form: django/app.py": regexp.MustCompile(`(?s)PAGE = .*?</form>"""\)\n\n\n@require_GET\ndef page.*?request\)\)\n`),
+}
+
+// showsParts holds a page to the apps where it has the mark of a part of one, and
+// returns it with what they have.
+func showsParts(t *testing.T, page, doc string) string {
+	t.Helper()
+	marks := 0
+	for mark, part := range parts {
+		_, name, _ := strings.Cut(mark, ": ")
+		code, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		piece := part.FindString(string(code))
+		want := "<!-- " + mark + " -->\n\n```python\n" + piece + "```\n"
+		shown := regexp.MustCompile("(?s)<!-- " + regexp.QuoteMeta(mark) + " -->\n(\n```python\n.*?\n```\n)?")
+		n := len(shown.FindAllString(doc, -1))
+		marks += n
 		if os.Getenv("UPDATE") == "1" {
 			doc = shown.ReplaceAllLiteralString(doc, want)
 		}
-		if strings.Count(doc, want) != 1 {
-			t.Errorf("docs/python.md does not show the cookie of %s as it stands in testdata", name)
+		if n > 1 || piece == "" || strings.Count(doc, want) != n {
+			t.Errorf("docs/%s does not show %s as it stands in testdata", page, mark)
 		}
 	}
+	if whole := strings.Count(doc, "<!-- code: "); page == "python.md" && strings.Count(doc, "```python\n") != marks+whole-1 || marks == 0 {
+		t.Errorf("docs/%s has %d parts of apps, and code in Python that has no mark", page, marks)
+	}
+	return doc
+}
+
+// What docs/frameworks.md shows of the apps is the apps'.
+func TestTheOtherPageShowsTheCodeThatRuns(t *testing.T) {
+	name := filepath.FromSlash("../../../docs/frameworks.md")
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := showsParts(t, "frameworks.md", string(text))
+	if n := strings.Count(doc, "```python\n"); n != 3 {
+		t.Errorf("docs/frameworks.md has %d pieces of Python, want the cookie and two forms", n)
+	}
 	if os.Getenv("UPDATE") == "1" {
-		if err := os.WriteFile(filepath.FromSlash(document), []byte(doc), 0o644); err != nil {
+		if err := os.WriteFile(name, []byte(doc), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -99,10 +142,7 @@ func TestTheDocumentsCommandsWork(t *testing.T) {
 		p.wantEffects("tea", before+1)
 
 		// Nobody knows: the commands that end it.
-		for what, command := range map[string][]string{
-			"none":  {"release", "--reason", "no such order"},
-			"there": {"complete", "--reason", "order 7 is there", "--status", "201", "--header", "Location: /orders/7"},
-		} {
+		for what, verb := range map[string]string{"none": "release", "there": "complete"} {
 			item := fmt.Sprintf("%s-%d", what, i)
 			r := ordering(item, item)
 			r.chaos = map[string]string{"none": "fail-before=502", "there": "fail-after=504"}[what]
@@ -110,8 +150,8 @@ func TestTheDocumentsCommandsWork(t *testing.T) {
 				t.Errorf("answered %v", a)
 			}
 			p.wantEffects(item, map[string]int{"none": 0, "there": 1}[what])
-			id, _, _ := strings.Cut(strings.Split(keys(t, store, "list", "--stuck"), "\n")[1], " ")
-			keys(t, store, append(command, id)...)
+			id, _, _ := strings.Cut(strings.Split(keys(t, store, typedKeys(t, "list", "")...), "\n")[1], " ")
+			keys(t, store, typedKeys(t, verb, id)...)
 			r.chaos = ""
 			p.must(g.url, r).want(t, http.StatusCreated, map[string]string{"none": "executed", "there": "replayed"}[what])
 			p.wantEffects(item, 1)

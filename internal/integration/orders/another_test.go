@@ -4,26 +4,42 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"testing"
 )
 
 // Another program can be tested in place of examples/orders if it serves the same.
 // internal/integration/frameworks does so; these are its wishes, from the
 // environment.
 var another = struct {
-	program  string   // a built one
-	flags    []string // more of its flags
-	stores   string   // the only stores to test it on, each between commas
-	recovers bool     // something outside of its guard answers a panic with a 500
+	program  string          // a built one
+	plain    string          // the same without the race detector
+	flags    []string        // more of its flags
+	only     map[string]bool // the only pairs to run, each a test and a store with a slash between; nil: all
+	recovers bool            // something outside of its guard answers a panic with a 500
+	uncut    bool            // … also where a handler asks for the connection's end, for no byte is out yet
 }{
 	program:  os.Getenv("ORDERS_PROGRAM"),
+	plain:    orElse(os.Getenv("ORDERS_PLAIN"), os.Getenv("ORDERS_PROGRAM")),
 	flags:    strings.Fields(os.Getenv("ORDERS_FLAGS")),
-	stores:   os.Getenv("ORDERS_STORES"),
-	recovers: os.Getenv("ORDERS_RECOVERS") == "1",
+	only:     pairs(os.Getenv("ORDERS_ONLY")),
+	recovers: os.Getenv("ORDERS_RECOVERS") != "",
+	uncut:    os.Getenv("ORDERS_RECOVERS") == "all",
 }
 
-// testedOn reports whether a store is among those to test on.
-func testedOn(store string) bool {
-	return another.stores == "" || strings.Contains(another.stores, ","+store+",")
+func pairs(list string) map[string]bool {
+	if list == "" {
+		return nil
+	}
+	only := map[string]bool{}
+	for _, pair := range strings.Fields(list) {
+		only[pair] = true
+	}
+	return only
+}
+
+// asked reports whether a test is to be run on a store.
+func asked(test, store string) bool {
+	return another.only == nil || another.only[test+"/"+store]
 }
 
 // wantPanic sends a request whose handler panics. Nobody answers that, or something
@@ -36,4 +52,17 @@ func (s *server) wantPanic(r request) {
 	} else if another.recovers != (err == nil) {
 		s.t.Errorf("a handler that panicked was answered %v, %v", a, err)
 	}
+}
+
+// wantCutOff checks the answer to a request whose handler was cut off. That is the
+// guard's 503, with its reason; or, of another program, whose handlers answer also
+// when their context has ended, now and then theirs.
+func (a answer) wantCutOff(t *testing.T, outcome string) {
+	t.Helper()
+	if another.program != "" && a.outcome() == "released" {
+		outcome = "released"
+	} else if a.header.Get("Retry-After") == "" {
+		t.Errorf("503 without Retry-After: %v", a.header)
+	}
+	a.want(t, http.StatusServiceUnavailable, outcome)
 }

@@ -37,7 +37,7 @@ func TestB029AProcessThatEndsInMidHandlerBlocksTheKeyForOneLeaseOnly(t *testing.
 				if a, err := s.try(request{key: "k", body: body, chaos: death}); err == nil {
 					t.Errorf("a process that died answered %v", a)
 				}
-				<-s.done
+				s.ended()
 				s.restart()
 				s.until(request{key: "k", body: body}) // within seconds, where an answer is kept for a day
 				s.wantEffects(1)
@@ -100,7 +100,7 @@ func TestB033ByDefaultAnUnknownOutcomeRunsAgain(t *testing.T) {
 				if a, err := s.try(request{key: "k", body: c.body, chaos: "die=after"}); err == nil {
 					t.Errorf("a process that died answered %v", a)
 				}
-				<-s.done
+				s.ended()
 				s.restart()
 				s.wantEffects(is(s.b, 1, 0))
 				again := is(s.b, c.again, outcome{http.StatusCreated, 1})
@@ -119,7 +119,7 @@ func TestB034WhatWasRecordedIsReplayedByTheNextProcess(t *testing.T) {
 		if a, err := s.try(request{key: "k", chaos: "die=answer"}); err == nil {
 			t.Errorf("a process that died answered %v", a)
 		}
-		<-s.done
+		s.ended()
 		s.restart()
 		committed := s.wantEffects(1)[0]
 		if s.b.durable {

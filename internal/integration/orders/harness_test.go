@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 	}
 	code := 1
 	if another.program != "" {
-		binary, plain = another.program, another.program
+		binary, plain = another.program, another.plain
 		code = m.Run()
 	} else if err := errors.Join(build(binary, buildFlags), build(plain, nil)); err != nil {
 		fmt.Fprintln(os.Stderr, "building examples/orders:", err)
@@ -154,18 +154,24 @@ func (s *server) stop() int {
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		s.t.Fatal(err)
 	}
+	s.ended()
+	return s.cmd.ProcessState.ExitCode()
+}
+
+// ended waits for the program's end.
+func (s *server) ended() {
+	s.t.Helper()
 	select {
 	case <-s.done:
 	case <-time.After(30 * time.Second):
-		s.t.Fatal("the program did not end within 30 s of SIGTERM")
+		s.t.Fatal("the program has not ended within 30 s")
 	}
-	return s.cmd.ProcessState.ExitCode()
 }
 
 // restart starts the program again, on its store and at its address.
 func (s *server) restart() {
 	s.t.Helper()
-	<-s.done
+	s.ended()
 	s.run(strings.TrimPrefix(s.url, "http://"))
 }
 

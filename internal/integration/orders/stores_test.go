@@ -75,7 +75,7 @@ func onEachStore(t *testing.T, test func(t *testing.T, b backend)) {
 	t.Parallel()
 	name, _, _ := strings.Cut(t.Name(), "/")
 	for _, b := range backends {
-		if slices.Contains(orders.RunsOn(name), b.name) && testedOn(b.name) {
+		if slices.Contains(orders.RunsOn(name), b.name) && asked(name, b.name) {
 			t.Run(b.name, func(t *testing.T) {
 				t.Parallel()
 				test(t, b)

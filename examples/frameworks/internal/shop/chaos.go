@@ -143,8 +143,11 @@ func Write(w http.ResponseWriter, r *http.Request, status int, v any) {
 		body, _ = base64.StdEncoding.DecodeString(wish.Get("body"))
 	}
 	h.Set("Content-Type", "application/json")
-	for _, line := range wish.Values["header"] {
+	for i, line := range wish.Values["header"] { // in place of the handler's own
 		name, value, _ := strings.Cut(line, ":")
+		if i == 0 || !strings.HasPrefix(wish.Values["header"][i-1], name+":") {
+			h.Del(name)
+		}
 		h.Add(name, strings.TrimSpace(value))
 	}
 	if wish.is("cookie", "1") {
@@ -186,17 +189,16 @@ func Write(w http.ResponseWriter, r *http.Request, status int, v any) {
 	if flush {
 		steps = []int{size / 3, size / 3 * 2, size}
 	}
-	if abort {
+	if abort || wish.is("answer", "short") {
 		steps = []int{size / 2}
 	}
 	if !flush && size > 0 {
 		h.Set("Content-Length", strconv.Itoa(size))
 	}
 	w.WriteHeader(status)
-	body = append(body, bytes.Repeat([]byte(" "), size-len(body))...)
 	from := 0
 	for _, to := range steps {
-		if _, err := w.Write(body[from:to]); err != nil {
+		if err := writePadded(w, body, from, to); err != nil {
 			return
 		}
 		if flush {
@@ -207,6 +209,24 @@ func Write(w http.ResponseWriter, r *http.Request, status int, v any) {
 	if abort {
 		panic(http.ErrAbortHandler)
 	}
+}
+
+// writePadded writes the bytes from…to of an endless body that begins with body
+// and goes on with spaces.
+func writePadded(w http.ResponseWriter, body []byte, from, to int) error {
+	spaces := bytes.Repeat([]byte(" "), 32<<10)
+	for from < to {
+		part := spaces
+		if from < len(body) {
+			part = body[from:]
+		}
+		n, err := w.Write(part[:min(len(part), to-from)])
+		if err != nil {
+			return err
+		}
+		from += n
+	}
+	return nil
 }
 
 // chaos stands around a whole program: it gives every request its wish, tells

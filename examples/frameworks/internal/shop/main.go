@@ -2,33 +2,28 @@ package shop
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
-	_ "modernc.org/sqlite" // the driver, under the name "sqlite"
-
 	"github.com/onceward/onceward"
-	"github.com/onceward/onceward/memstore"
-	"github.com/onceward/onceward/sqlitestore"
+	"github.com/onceward/onceward/examples/orders/ledger"
 )
 
 // Program is what a framework's example is made of.
 type Program struct {
 	*Shop
 	Guard *onceward.Guard
-	// Guarded is Guard.Handler or, with -atomic, Guard.Atomic.
+	// Guarded is Guard.Handler or, with -atomic, Guard.Atomic; it requires a key where
+	// nothing but that makes a request repeatable.
 	Guarded func(http.Handler) http.Handler
 	// UserHeader names the header that says who the user is, set by whatever
 	// authenticates in front. Empty: there are no users.
@@ -131,9 +126,9 @@ func start(ctx context.Context, name string, args []string, serve func(context.C
 
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
 	addr := flags.String("addr", "127.0.0.1:8081", "listen on this `address`")
-	store := flags.String("store", "memory:", "keep the keys in memory: or sqlite:FILE")
-	file := flags.String("orders", "", "keep the orders in this database `file` (memory: only; sqlite: keeps them beside the keys)")
-	atomic := flags.Bool("atomic", false, "commit the key, the order and the answer in one transaction (sqlite: only)")
+	store := flags.String("store", "memory:", "keep the keys in memory:, sqlite:FILE, postgres://… or redis://…")
+	file := flags.String("orders", "", "keep the orders in this `file` (memory: and redis: only; the others keep them beside the keys)")
+	atomic := flags.Bool("atomic", false, "commit the key, the order and the answer in one transaction (sqlite: and postgres: only)")
 	hold := flags.Bool("hold", false, "never run a request again whose outcome nobody knows")
 	volatile := flags.String("volatile", "", "`members` of a JSON order that a repeat may change, as dotted paths with commas between")
 	flags.StringVar(&p.UserHeader, "user-header", "", "the request `header` that names the user, set by whatever authenticates in front")
@@ -155,40 +150,18 @@ func start(ctx context.Context, name string, args []string, serve func(context.C
 		cfg.Volatile = strings.Split(*volatile, ",")
 	}
 
-	scheme, database, _ := strings.Cut(*store, ":")
-	switch {
-	case *store == "memory:":
-		database = *file
-		p.Log.Warn("the keys are kept in memory: a restart forgets them, and a second process would not see them")
-	case scheme != "sqlite" || database == "":
-		return fmt.Errorf("-store %q is neither memory: nor sqlite:FILE", *store)
-	}
-	db, err := openSQLite(database)
+	keys, orders, closeStore, err := ledger.Open(ctx, *store, *file, p.Log)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	if p.Shop, err = openShop(ctx, db); err != nil {
+	defer func() { err = errors.Join(err, closeStore()) }()
+	p.Shop = &Shop{orders: orders}
+	if _, ok := keys.(onceward.Transactor); *atomic && !ok {
+		return fmt.Errorf("-atomic needs a database that has the orders too: sqlite: or postgres:, not %s", *store)
+	}
+	strict, err := p.guard(keys, cfg, *atomic)
+	if err != nil {
 		return err
-	}
-	keys := onceward.Store(memstore.New(memstore.Config{}))
-	if scheme == "sqlite" {
-		store, err := sqlitestore.New(ctx, db, sqlitestore.Config{})
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, store.Close(context.Background())) }()
-		keys = store
-	}
-	if p.Guard, err = onceward.New(keys, p.Scope, cfg); err != nil {
-		return err
-	}
-	p.Guarded = p.Guard.Handler
-	if *atomic {
-		if _, ok := keys.(onceward.Transactor); !ok {
-			return fmt.Errorf("-atomic needs a database that has the orders too: sqlite:, not %s", *store)
-		}
-		p.Guarded = p.Guard.Atomic
 	}
 
 	listener, err := net.Listen("tcp", *addr)
@@ -200,29 +173,30 @@ func start(ctx context.Context, name string, args []string, serve func(context.C
 	err = serve(ctx, p, listener)
 	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
-	return errors.Join(err, p.Guard.Close(patience))
+	return errors.Join(err, p.Guard.Close(patience), strict.Close(patience))
 }
 
-// openSQLite opens one file for the keys and the orders; without a name, a database
-// in memory. SQLite has one writer at a time: with one connection those of this
-// process queue for it in memory, and those of another process are waited for.
-// Every commit is synced.
-func openSQLite(name string) (*sql.DB, error) {
-	dsn := "file::memory:"
-	if name != "" {
-		name, err := filepath.Abs(name)
-		if err != nil {
-			return nil, err
-		}
-		dsn = (&url.URL{Scheme: "file", Path: filepath.ToSlash(name), RawQuery: url.Values{
-			"_txlock": {"immediate"},
-			"_pragma": {"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)"},
-		}.Encode()}).String()
-	}
-	db, err := sql.Open("sqlite", dsn)
-	if err != nil {
+// guard makes p's guard, and one that is stricter where a request needs a key:
+// two guards on one store. It returns that one.
+func (p *Program) guard(keys onceward.Store, cfg onceward.Config, atomic bool) (strict *onceward.Guard, err error) {
+	if p.Guard, err = onceward.New(keys, p.Scope, cfg); err != nil {
 		return nil, err
 	}
-	db.SetMaxOpenConns(1)
-	return db, nil
+	cfg.Require = true
+	cfg.SweepEvery = -1 // the other one sweeps
+	if strict, err = onceward.New(keys, p.Scope, cfg); err != nil {
+		return nil, err
+	}
+	p.Guarded = func(app http.Handler) http.Handler {
+		mux := http.NewServeMux()
+		for pattern, g := range map[string]*onceward.Guard{"/": p.Guard, "POST /orders/{id}/add": strict} {
+			if atomic {
+				mux.Handle(pattern, g.Atomic(app))
+			} else {
+				mux.Handle(pattern, g.Handler(app))
+			}
+		}
+		return mux
+	}
+	return strict, nil
 }

@@ -41,6 +41,9 @@ const (
 	// OrderServiceCreateOrderProcedure is the fully-qualified name of the OrderService's CreateOrder
 	// RPC.
 	OrderServiceCreateOrderProcedure = "/orders.v1.OrderService/CreateOrder"
+	// OrderServiceReplaceOrderProcedure is the fully-qualified name of the OrderService's ReplaceOrder
+	// RPC.
+	OrderServiceReplaceOrderProcedure = "/orders.v1.OrderService/ReplaceOrder"
 	// OrderServiceCancelOrderProcedure is the fully-qualified name of the OrderService's CancelOrder
 	// RPC.
 	OrderServiceCancelOrderProcedure = "/orders.v1.OrderService/CancelOrder"
@@ -53,6 +56,9 @@ type OrderServiceClient interface {
 	// CreateOrder places an order, unless its user has placed one with that
 	// external_id: then it returns that one.
 	CreateOrder(context.Context, *connect.Request[ordersv1.CreateOrderRequest]) (*connect.Response[ordersv1.CreateOrderResponse], error)
+	// ReplaceOrder says what is ordered.
+	ReplaceOrder(context.Context, *connect.Request[ordersv1.ReplaceOrderRequest]) (*connect.Response[ordersv1.ReplaceOrderResponse], error)
+	// CancelOrder takes an order back: cancelled twice it is cancelled once.
 	CancelOrder(context.Context, *connect.Request[ordersv1.CancelOrderRequest]) (*connect.Response[ordersv1.CancelOrderResponse], error)
 	ListOrders(context.Context, *connect.Request[ordersv1.ListOrdersRequest]) (*connect.Response[ordersv1.ListOrdersResponse], error)
 }
@@ -74,6 +80,12 @@ func NewOrderServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(orderServiceMethods.ByName("CreateOrder")),
 			connect.WithClientOptions(opts...),
 		),
+		replaceOrder: connect.NewClient[ordersv1.ReplaceOrderRequest, ordersv1.ReplaceOrderResponse](
+			httpClient,
+			baseURL+OrderServiceReplaceOrderProcedure,
+			connect.WithSchema(orderServiceMethods.ByName("ReplaceOrder")),
+			connect.WithClientOptions(opts...),
+		),
 		cancelOrder: connect.NewClient[ordersv1.CancelOrderRequest, ordersv1.CancelOrderResponse](
 			httpClient,
 			baseURL+OrderServiceCancelOrderProcedure,
@@ -92,14 +104,20 @@ func NewOrderServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 
 // orderServiceClient implements OrderServiceClient.
 type orderServiceClient struct {
-	createOrder *connect.Client[ordersv1.CreateOrderRequest, ordersv1.CreateOrderResponse]
-	cancelOrder *connect.Client[ordersv1.CancelOrderRequest, ordersv1.CancelOrderResponse]
-	listOrders  *connect.Client[ordersv1.ListOrdersRequest, ordersv1.ListOrdersResponse]
+	createOrder  *connect.Client[ordersv1.CreateOrderRequest, ordersv1.CreateOrderResponse]
+	replaceOrder *connect.Client[ordersv1.ReplaceOrderRequest, ordersv1.ReplaceOrderResponse]
+	cancelOrder  *connect.Client[ordersv1.CancelOrderRequest, ordersv1.CancelOrderResponse]
+	listOrders   *connect.Client[ordersv1.ListOrdersRequest, ordersv1.ListOrdersResponse]
 }
 
 // CreateOrder calls orders.v1.OrderService.CreateOrder.
 func (c *orderServiceClient) CreateOrder(ctx context.Context, req *connect.Request[ordersv1.CreateOrderRequest]) (*connect.Response[ordersv1.CreateOrderResponse], error) {
 	return c.createOrder.CallUnary(ctx, req)
+}
+
+// ReplaceOrder calls orders.v1.OrderService.ReplaceOrder.
+func (c *orderServiceClient) ReplaceOrder(ctx context.Context, req *connect.Request[ordersv1.ReplaceOrderRequest]) (*connect.Response[ordersv1.ReplaceOrderResponse], error) {
+	return c.replaceOrder.CallUnary(ctx, req)
 }
 
 // CancelOrder calls orders.v1.OrderService.CancelOrder.
@@ -117,6 +135,9 @@ type OrderServiceHandler interface {
 	// CreateOrder places an order, unless its user has placed one with that
 	// external_id: then it returns that one.
 	CreateOrder(context.Context, *connect.Request[ordersv1.CreateOrderRequest]) (*connect.Response[ordersv1.CreateOrderResponse], error)
+	// ReplaceOrder says what is ordered.
+	ReplaceOrder(context.Context, *connect.Request[ordersv1.ReplaceOrderRequest]) (*connect.Response[ordersv1.ReplaceOrderResponse], error)
+	// CancelOrder takes an order back: cancelled twice it is cancelled once.
 	CancelOrder(context.Context, *connect.Request[ordersv1.CancelOrderRequest]) (*connect.Response[ordersv1.CancelOrderResponse], error)
 	ListOrders(context.Context, *connect.Request[ordersv1.ListOrdersRequest]) (*connect.Response[ordersv1.ListOrdersResponse], error)
 }
@@ -132,6 +153,12 @@ func NewOrderServiceHandler(svc OrderServiceHandler, opts ...connect.HandlerOpti
 		OrderServiceCreateOrderProcedure,
 		svc.CreateOrder,
 		connect.WithSchema(orderServiceMethods.ByName("CreateOrder")),
+		connect.WithHandlerOptions(opts...),
+	)
+	orderServiceReplaceOrderHandler := connect.NewUnaryHandler(
+		OrderServiceReplaceOrderProcedure,
+		svc.ReplaceOrder,
+		connect.WithSchema(orderServiceMethods.ByName("ReplaceOrder")),
 		connect.WithHandlerOptions(opts...),
 	)
 	orderServiceCancelOrderHandler := connect.NewUnaryHandler(
@@ -151,6 +178,8 @@ func NewOrderServiceHandler(svc OrderServiceHandler, opts ...connect.HandlerOpti
 		switch r.URL.Path {
 		case OrderServiceCreateOrderProcedure:
 			orderServiceCreateOrderHandler.ServeHTTP(w, r)
+		case OrderServiceReplaceOrderProcedure:
+			orderServiceReplaceOrderHandler.ServeHTTP(w, r)
 		case OrderServiceCancelOrderProcedure:
 			orderServiceCancelOrderHandler.ServeHTTP(w, r)
 		case OrderServiceListOrdersProcedure:
@@ -166,6 +195,10 @@ type UnimplementedOrderServiceHandler struct{}
 
 func (UnimplementedOrderServiceHandler) CreateOrder(context.Context, *connect.Request[ordersv1.CreateOrderRequest]) (*connect.Response[ordersv1.CreateOrderResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("orders.v1.OrderService.CreateOrder is not implemented"))
+}
+
+func (UnimplementedOrderServiceHandler) ReplaceOrder(context.Context, *connect.Request[ordersv1.ReplaceOrderRequest]) (*connect.Response[ordersv1.ReplaceOrderResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("orders.v1.OrderService.ReplaceOrder is not implemented"))
 }
 
 func (UnimplementedOrderServiceHandler) CancelOrder(context.Context, *connect.Request[ordersv1.CancelOrderRequest]) (*connect.Response[ordersv1.CancelOrderResponse], error) {

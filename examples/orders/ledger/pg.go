@@ -1,4 +1,4 @@
-package main
+package ledger
 
 import (
 	"context"
@@ -33,7 +33,7 @@ CREATE UNIQUE INDEX IF NOT EXISTS orders_external_id ON orders ("user", external
 
 const pgColumns = `id, "user", external_id, item, qty, status, revision, file_sha256, placed_as`
 
-func newPGLedger(ctx context.Context, pool *pgxpool.Pool) (*pgLedger, error) {
+func newPG(ctx context.Context, pool *pgxpool.Pool) (*pgLedger, error) {
 	// IF NOT EXISTS alone lets two processes that start at once fail.
 	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtext('examples/orders'))`); err != nil {
@@ -47,7 +47,7 @@ func newPGLedger(ctx context.Context, pool *pgxpool.Pool) (*pgLedger, error) {
 
 // row runs one statement: under guard.Atomic in the transaction that commits the
 // answer too, and which the guard runs again where the database asks for it.
-func (l *pgLedger) row(ctx context.Context, query string, args ...any) (o order, err error) {
+func (l *pgLedger) row(ctx context.Context, query string, args ...any) (o Order, err error) {
 	if tx := pgxstore.Tx(ctx); tx != nil {
 		return l.scan(tx.QueryRow(ctx, query, args...))
 	}
@@ -83,54 +83,54 @@ const (
 	deadlock             = "40P01"
 )
 
-func (l *pgLedger) scan(row pgx.Row) (o order, err error) {
+func (l *pgLedger) scan(row pgx.Row) (o Order, err error) {
 	err = row.Scan(&o.ID, &o.User, &o.ExternalID, &o.Item, &o.Qty, &o.Status, &o.Revision, &o.FileSHA256, &o.PlacedAs)
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = errNoOrder
+		err = ErrNoOrder
 	}
 	return o, err
 }
 
-func (l *pgLedger) place(ctx context.Context, o order) (order, bool, error) {
+func (l *pgLedger) Place(ctx context.Context, o Order) (Order, bool, error) {
 	for {
 		kept, err := l.row(ctx,
 			`INSERT INTO orders (`+pgColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING RETURNING `+pgColumns,
 			o.ID, o.User, o.ExternalID, o.Item, o.Qty, o.Status, o.Revision, o.FileSHA256, o.PlacedAs)
-		if !errors.Is(err, errNoOrder) {
+		if !errors.Is(err, ErrNoOrder) {
 			return kept, err == nil, err
 		}
 		kept, err = l.row(ctx,
 			`SELECT `+pgColumns+` FROM orders WHERE "user" = $1 AND (id = $2 OR external_id <> '' AND external_id = $3)
 			ORDER BY id = $2 DESC LIMIT 1`, o.User, o.ID, o.ExternalID)
-		if !errors.Is(err, errNoOrder) {
+		if !errors.Is(err, ErrNoOrder) {
 			return kept, false, err
 		}
 		// Removed between the two: then there is room for it.
 	}
 }
 
-func (l *pgLedger) all(ctx context.Context) ([]order, error) {
+func (l *pgLedger) All(ctx context.Context) ([]Order, error) {
 	rows, err := l.pool.Query(ctx, `SELECT `+pgColumns+` FROM orders ORDER BY seq`)
 	if err != nil {
 		return nil, err
 	}
-	orders, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (o order, err error) {
+	orders, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (o Order, err error) {
 		return o, row.Scan(&o.ID, &o.User, &o.ExternalID, &o.Item, &o.Qty, &o.Status, &o.Revision, &o.FileSHA256, &o.PlacedAs)
 	})
 	if orders == nil {
-		orders = []order{}
+		orders = []Order{}
 	}
 	return orders, err
 }
 
-func (l *pgLedger) find(ctx context.Context, user, id string) (order, error) {
+func (l *pgLedger) Find(ctx context.Context, user, id string) (Order, error) {
 	return l.row(ctx, `SELECT `+pgColumns+` FROM orders WHERE "user" = $1 AND id = $2`, user, id)
 }
 
 // change locks the order's row before it looks. Whoever comes meanwhile waits, and
 // then sees what is left: without FOR UPDATE two that add one to 5 would both
 // write 6.
-func (l *pgLedger) change(ctx context.Context, user, id string, how func(*order) error) (o order, err error) {
+func (l *pgLedger) Change(ctx context.Context, user, id string, how func(*Order) error) (o Order, err error) {
 	err = l.transact(ctx, func(tx pgx.Tx) error {
 		was, err := l.scan(tx.QueryRow(ctx,
 			`SELECT `+pgColumns+` FROM orders WHERE "user" = $1 AND id = $2 FOR UPDATE`, user, id))
@@ -141,7 +141,7 @@ func (l *pgLedger) change(ctx context.Context, user, id string, how func(*order)
 		if o, err = was.changed(how); err != nil || o == was {
 			return err
 		}
-		if o.Status == removed {
+		if o.Status == Removed {
 			_, err = tx.Exec(ctx, `DELETE FROM orders WHERE "user" = $1 AND id = $2`, user, id)
 		} else {
 			_, err = tx.Exec(ctx, `UPDATE orders SET item = $1, qty = $2, status = $3, revision = $4 WHERE "user" = $5 AND id = $6`,

@@ -1,4 +1,7 @@
-package main
+// Package ledger keeps the orders of the example shops in a file, in SQLite or in
+// Postgres, opens the store of the keys that goes with it, and reads the
+// preconditions of a change.
+package ledger
 
 import (
 	"bufio"
@@ -15,8 +18,8 @@ import (
 	"sync"
 )
 
-// order is what was really ordered.
-type order struct {
+// Order is what was really ordered.
+type Order struct {
 	ID         string `json:"id"`
 	User       string `json:"user"`
 	ExternalID string `json:"external_id"` // the client's own name for it; one of a kind for each user, or empty
@@ -25,40 +28,42 @@ type order struct {
 	Status     string `json:"status"`   // placed, cancelled
 	Revision   string `json:"revision"` // another one after each change; random, so that no two ever agree by chance
 	FileSHA256 string `json:"file_sha256,omitempty"`
-	PlacedAs   string `json:"-"` // what it was when it was placed, as content tells
+	PlacedAs   string `json:"-"` // what it was when it was placed, as [Order.Content] tells
 }
 
-// etag is the revision as RFC 9110 writes it.
-func (o order) etag() string { return `"` + o.Revision + `"` }
+// ETag is the revision as RFC 9110 writes it.
+func (o Order) ETag() string { return `"` + o.Revision + `"` }
 
-// content tells two orders apart by what is ordered.
-func (o order) content() string {
+// Content tells two orders apart by what is ordered.
+func (o Order) Content() string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %d %s", o.Item, o.Qty, o.FileSHA256))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-var errNoOrder = errors.New("there is no such order")
+// ErrNoOrder: 404.
+var ErrNoOrder = errors.New("there is no such order")
 
-// ledger keeps the orders. A user meets only their own; every change is durable
+// Ledger keeps the orders. A user meets only their own; every change is durable
 // when its method returns.
-type ledger interface {
-	// place keeps o, unless its user has an order with that ID or ExternalID:
+type Ledger interface {
+	// Place keeps o, unless its user has an order with that ID or ExternalID:
 	// then it returns that one, and false.
-	place(ctx context.Context, o order) (kept order, placed bool, err error)
-	all(ctx context.Context) ([]order, error) // in the order of their placing
-	find(ctx context.Context, user, id string) (order, error)
-	// change lets how change the order, so that nobody else changes it between
+	Place(ctx context.Context, o Order) (kept Order, placed bool, err error)
+	All(ctx context.Context) ([]Order, error) // in the order of their placing
+	Find(ctx context.Context, user, id string) (Order, error)
+	// Change lets how change the order, so that nobody else changes it between
 	// what how sees and what is kept; how may be called again. The order gets
 	// another revision, unless how leaves it as it was. If how sets the status
-	// removed the order is gone. An error of how is returned, with the order
+	// Removed the order is gone. An error of how is returned, with the order
 	// unchanged.
-	change(ctx context.Context, user, id string, how func(*order) error) (order, error)
+	Change(ctx context.Context, user, id string, how func(*Order) error) (Order, error)
 }
 
-const removed = "removed"
+// Removed is the status of an order that is to go.
+const Removed = "removed"
 
 // changed asks how what becomes of an order.
-func (o order) changed(how func(*order) error) (order, error) {
+func (o Order) changed(how func(*Order) error) (Order, error) {
 	is := o
 	if err := how(&is); err != nil {
 		return o, err
@@ -73,18 +78,18 @@ func (o order) changed(how func(*order) error) (order, error) {
 // it only appends: each line is an order after a change.
 type fileLedger struct {
 	mu     sync.Mutex
-	orders []order
+	orders []Order
 	file   *os.File // nil: memory only
 	size   int64    // the file's, up to its last whole line
 }
 
 // line is an order in the file.
 type line struct {
-	order
+	Order
 	PlacedAs string `json:"placed_as,omitempty"`
 }
 
-func openFileLedger(name string) (*fileLedger, error) {
+func openFile(name string) (*fileLedger, error) {
 	l := &fileLedger{}
 	if name == "" {
 		return l, nil
@@ -108,8 +113,8 @@ func openFileLedger(name string) (*fileLedger, error) {
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("%s at byte %d: %w", name, l.size, err), file.Close())
 		}
-		read.order.PlacedAs = read.PlacedAs
-		l.apply(read.order)
+		read.Order.PlacedAs = read.PlacedAs
+		l.apply(read.Order)
 		l.size += int64(len(text))
 	}
 }
@@ -122,7 +127,7 @@ func (l *fileLedger) Close() error {
 }
 
 // keep makes a change durable, then visible. l.mu is held.
-func (l *fileLedger) keep(o order) error {
+func (l *fileLedger) keep(o Order) error {
 	if l.file != nil {
 		text, err := json.Marshal(line{o, o.PlacedAs})
 		if err != nil {
@@ -141,12 +146,12 @@ func (l *fileLedger) keep(o order) error {
 	return nil
 }
 
-func (l *fileLedger) apply(o order) {
-	i := slices.IndexFunc(l.orders, func(was order) bool { return was.ID == o.ID && was.User == o.User })
+func (l *fileLedger) apply(o Order) {
+	i := slices.IndexFunc(l.orders, func(was Order) bool { return was.ID == o.ID && was.User == o.User })
 	switch {
-	case o.Status == removed && i >= 0:
+	case o.Status == Removed && i >= 0:
 		l.orders = slices.Delete(l.orders, i, i+1)
-	case o.Status == removed:
+	case o.Status == Removed:
 	case i >= 0:
 		l.orders[i] = o
 	default:
@@ -154,7 +159,7 @@ func (l *fileLedger) apply(o order) {
 	}
 }
 
-func (l *fileLedger) place(_ context.Context, o order) (order, bool, error) {
+func (l *fileLedger) Place(_ context.Context, o Order) (Order, bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if was, err := l.get(o.User, o.ID); err == nil {
@@ -168,28 +173,28 @@ func (l *fileLedger) place(_ context.Context, o order) (order, bool, error) {
 	return o, true, l.keep(o)
 }
 
-func (l *fileLedger) all(context.Context) ([]order, error) {
+func (l *fileLedger) All(context.Context) ([]Order, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return append([]order{}, l.orders...), nil
+	return append([]Order{}, l.orders...), nil
 }
 
-func (l *fileLedger) find(_ context.Context, user, id string) (order, error) {
+func (l *fileLedger) Find(_ context.Context, user, id string) (Order, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.get(user, id)
 }
 
-func (l *fileLedger) get(user, id string) (order, error) {
+func (l *fileLedger) get(user, id string) (Order, error) {
 	for _, o := range l.orders {
 		if o.ID == id && o.User == user {
 			return o, nil
 		}
 	}
-	return order{}, errNoOrder
+	return Order{}, ErrNoOrder
 }
 
-func (l *fileLedger) change(_ context.Context, user, id string, how func(*order) error) (order, error) {
+func (l *fileLedger) Change(_ context.Context, user, id string, how func(*Order) error) (Order, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	was, err := l.get(user, id)

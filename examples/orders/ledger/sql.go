@@ -1,4 +1,4 @@
-package main
+package ledger
 
 import (
 	"context"
@@ -60,7 +60,7 @@ CREATE UNIQUE INDEX IF NOT EXISTS orders_external_id ON orders (user, external_i
 	columns = `id, user, external_id, item, qty, status, revision, file_sha256, placed_as`
 )
 
-func newSQLLedger(ctx context.Context, db *sql.DB) (*sqlLedger, error) {
+func newSQL(ctx context.Context, db *sql.DB) (*sqlLedger, error) {
 	if _, err := db.ExecContext(ctx, schema); err != nil {
 		return nil, err
 	}
@@ -69,27 +69,27 @@ func newSQLLedger(ctx context.Context, db *sql.DB) (*sqlLedger, error) {
 
 type scanner interface{ Scan(...any) error }
 
-func scan(row scanner) (o order, err error) {
+func scan(row scanner) (o Order, err error) {
 	err = row.Scan(&o.ID, &o.User, &o.ExternalID, &o.Item, &o.Qty, &o.Status, &o.Revision, &o.FileSHA256, &o.PlacedAs)
 	if errors.Is(err, sql.ErrNoRows) {
-		err = errNoOrder
+		err = ErrNoOrder
 	}
 	return o, err
 }
 
-func (l *sqlLedger) place(ctx context.Context, o order) (kept order, placed bool, err error) {
+func (l *sqlLedger) Place(ctx context.Context, o Order) (kept Order, placed bool, err error) {
 	err = l.work(ctx, func(q querier) error {
 		for {
 			kept, err = scan(q.QueryRowContext(ctx,
 				`INSERT INTO orders (`+columns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING `+columns,
 				o.ID, o.User, o.ExternalID, o.Item, o.Qty, o.Status, o.Revision, o.FileSHA256, o.PlacedAs))
-			if placed = err == nil; !errors.Is(err, errNoOrder) {
+			if placed = err == nil; !errors.Is(err, ErrNoOrder) {
 				return err
 			}
 			kept, err = scan(q.QueryRowContext(ctx,
 				`SELECT `+columns+` FROM orders WHERE user = ?1 AND (id = ?2 OR external_id <> '' AND external_id = ?3)
 				ORDER BY id = ?2 DESC LIMIT 1`, o.User, o.ID, o.ExternalID))
-			if !errors.Is(err, errNoOrder) {
+			if !errors.Is(err, ErrNoOrder) {
 				return err
 			}
 			// Removed between the two, by another process: then there is room for it.
@@ -98,13 +98,13 @@ func (l *sqlLedger) place(ctx context.Context, o order) (kept order, placed bool
 	return kept, placed, err
 }
 
-func (l *sqlLedger) all(ctx context.Context) (_ []order, err error) {
+func (l *sqlLedger) All(ctx context.Context) (_ []Order, err error) {
 	rows, err := l.db.QueryContext(ctx, `SELECT `+columns+` FROM orders ORDER BY seq`)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
-	orders := []order{}
+	orders := []Order{}
 	for rows.Next() {
 		o, err := scan(rows)
 		if err != nil {
@@ -115,7 +115,7 @@ func (l *sqlLedger) all(ctx context.Context) (_ []order, err error) {
 	return orders, rows.Err()
 }
 
-func (l *sqlLedger) find(ctx context.Context, user, id string) (o order, err error) {
+func (l *sqlLedger) Find(ctx context.Context, user, id string) (o Order, err error) {
 	err = l.work(ctx, func(q querier) error {
 		o, err = l.read(ctx, q, user, id)
 		return err
@@ -123,11 +123,11 @@ func (l *sqlLedger) find(ctx context.Context, user, id string) (o order, err err
 	return o, err
 }
 
-func (l *sqlLedger) read(ctx context.Context, q querier, user, id string) (order, error) {
+func (l *sqlLedger) read(ctx context.Context, q querier, user, id string) (Order, error) {
 	return scan(q.QueryRowContext(ctx, `SELECT `+columns+` FROM orders WHERE user = ? AND id = ?`, user, id))
 }
 
-func (l *sqlLedger) change(ctx context.Context, user, id string, how func(*order) error) (o order, err error) {
+func (l *sqlLedger) Change(ctx context.Context, user, id string, how func(*Order) error) (o Order, err error) {
 	err = l.work(ctx, func(q querier) error {
 		for {
 			was, err := l.read(ctx, q, user, id)
@@ -137,7 +137,7 @@ func (l *sqlLedger) change(ctx context.Context, user, id string, how func(*order
 			if o, err = was.changed(how); err != nil || o == was {
 				return err
 			}
-			if o.Status == removed {
+			if o.Status == Removed {
 				_, err = scan(q.QueryRowContext(ctx,
 					`DELETE FROM orders WHERE user = ? AND id = ? AND revision = ? RETURNING `+columns, user, id, was.Revision))
 			} else {
@@ -146,7 +146,7 @@ func (l *sqlLedger) change(ctx context.Context, user, id string, how func(*order
 					WHERE user = ? AND id = ? AND revision = ? RETURNING `+columns,
 					o.Item, o.Qty, o.Status, o.Revision, user, id, was.Revision))
 			}
-			if !errors.Is(err, errNoOrder) {
+			if !errors.Is(err, ErrNoOrder) {
 				return err
 			}
 			// Another process was quicker: look again.

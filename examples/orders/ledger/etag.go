@@ -1,4 +1,4 @@
-package main
+package ledger
 
 import (
 	"errors"
@@ -6,36 +6,52 @@ import (
 	"strings"
 )
 
-// errStale is a precondition that does not hold: 412.
-var errStale = errors.New("the order is not as your request expects it: read it again, and decide anew")
+// ErrStale is a precondition that does not hold: 412.
+var ErrStale = errors.New("the order is not as your request expects it: read it again, and decide anew")
 
-// conditions are what a request demands of the order that it is about to
+// Conditions are what a request demands of the order that it is about to
 // change, RFC 9110 section 13.1. The zero value demands nothing.
-type conditions struct {
+type Conditions struct {
 	match     tags // If-Match
 	noneMatch tags // If-None-Match
 }
 
-// conditionsOf reads them. What is no list of entity tags is an error: an
-// unquoted revision would be a condition that silently never holds, or always.
-func conditionsOf(h http.Header) (c conditions, err error) {
+// ConditionsOf reads them. What is no list of entity tags is an error, the
+// client's: an unquoted revision would be a condition that silently never holds, or
+// always.
+func ConditionsOf(h http.Header) (c Conditions, err error) {
 	for name, to := range map[string]*tags{"If-Match": &c.match, "If-None-Match": &c.noneMatch} {
 		if *to, err = parseTags(h.Values(name)); err != nil {
-			return c, badOrder{errors.New(name + err.Error())}
+			return c, errors.New(name + err.Error())
 		}
 	}
 	return c, nil
 }
 
-// wantsNone says that the request wants to create, and only that.
-func (c conditions) wantsNone() bool { return c.noneMatch.any }
+// WantsNone says that the request wants to create, and only that. An order that is
+// to be there as well cannot be: ErrStale.
+func (c Conditions) WantsNone() (bool, error) {
+	if c.noneMatch.any && c.match.given {
+		return true, ErrStale
+	}
+	return c.noneMatch.any, nil
+}
 
-// check returns errStale unless an order with this revision is as demanded.
+// Known says, of a request that only reads, whether its client has this revision
+// already: 304. It returns ErrStale if that is not the one it asks for.
+func (c Conditions) Known(revision string) (bool, error) {
+	if c.match.given && !c.match.has(revision, false) {
+		return false, ErrStale
+	}
+	return c.noneMatch.given && c.noneMatch.has(revision, true), nil
+}
+
+// Check returns ErrStale unless an order with this revision is as demanded.
 // If-Match compares strongly, so that a weak tag never matches; If-None-Match
 // weakly.
-func (c conditions) check(revision string) error {
+func (c Conditions) Check(revision string) error {
 	if c.match.given && !c.match.has(revision, false) || c.noneMatch.given && c.noneMatch.has(revision, true) {
-		return errStale
+		return ErrStale
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package main
+package ledger
 
 import (
 	"context"
@@ -21,14 +21,15 @@ import (
 	"github.com/onceward/onceward/sqlitestore"
 )
 
-// open opens what -store names: the store of the keys, and the ledger that goes
-// with it.
-func open(ctx context.Context, store, ordersFile string, log *slog.Logger) (onceward.Store, ledger, func() error, error) {
+// Open opens what store names, memory:, sqlite:FILE, postgres://… or redis://…: the
+// store of the keys and, beside them or in ordersFile, the ledger that goes with it.
+// The function closes both.
+func Open(ctx context.Context, store, ordersFile string, log *slog.Logger) (onceward.Store, Ledger, func() error, error) {
 	scheme, name, _ := strings.Cut(store, ":")
 	switch {
 	case store == "memory:":
 		log.Warn("the keys are kept in memory: a restart forgets them, and a second process would not see them")
-		orders, err := openFileLedger(ordersFile)
+		orders, err := openFile(ordersFile)
 		if err != nil {
 			return nil, nil, nil, err
 		}
@@ -44,7 +45,7 @@ func open(ctx context.Context, store, ordersFile string, log *slog.Logger) (once
 		}
 		return openPostgres(ctx, store)
 	case scheme == "redis" || scheme == "rediss":
-		orders, err := openFileLedger(ordersFile)
+		orders, err := openFile(ordersFile)
 		if err != nil {
 			return nil, nil, nil, err
 		}
@@ -58,12 +59,12 @@ func open(ctx context.Context, store, ordersFile string, log *slog.Logger) (once
 }
 
 // openPostgres opens one database for the keys and the orders.
-func openPostgres(ctx context.Context, url string) (onceward.Store, ledger, func() error, error) {
+func openPostgres(ctx context.Context, url string) (onceward.Store, Ledger, func() error, error) {
 	pool, err := pgxpool.New(ctx, url)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	orders, err := newPGLedger(ctx, pool)
+	orders, err := newPG(ctx, pool)
 	if err != nil {
 		pool.Close()
 		return nil, nil, nil, err
@@ -98,7 +99,7 @@ func openRedis(ctx context.Context, url string, log *slog.Logger) (onceward.Stor
 // openSQLite opens one file for the keys and the orders. SQLite has one writer
 // at a time: with one connection those of this process queue for it in memory,
 // and those of another process are waited for. Every commit is synced.
-func openSQLite(ctx context.Context, name string) (onceward.Store, ledger, func() error, error) {
+func openSQLite(ctx context.Context, name string) (onceward.Store, Ledger, func() error, error) {
 	name, err := filepath.Abs(name)
 	if err != nil {
 		return nil, nil, nil, err
@@ -112,7 +113,7 @@ func openSQLite(ctx context.Context, name string) (onceward.Store, ledger, func(
 		return nil, nil, nil, err
 	}
 	db.SetMaxOpenConns(1)
-	orders, err := newSQLLedger(ctx, db)
+	orders, err := newSQL(ctx, db)
 	if err != nil {
 		return nil, nil, nil, errors.Join(err, db.Close())
 	}
