@@ -253,7 +253,7 @@ func TestAnEventReachesTheClientBeforeTheNextOneIsMade(t *testing.T) {
 		if keyed {
 			key = "Idempotency-Key: k\r\n"
 		}
-		c.say(m + " /events HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nAccept: application/json\r\n" + key + "\r\n")
+		c.say(m + " /events HTTP/1.1\r\nHost: shop.test\r\nContent-Length: 0\r\nAccept: application/json\r\n" + key + "\r\n")
 		head := c.head()
 		body := bufio.NewReader(httpChunks(c))
 		for i := range 3 {

@@ -11,6 +11,8 @@ import (
 	"net/http/httputil"
 	"net/netip"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -141,6 +143,37 @@ func (g *Gateway) place(in *http.Request) *url.URL {
 // ours are the fields that the gateway writes.
 var ours = map[string]bool{"X-Forwarded-For": true, "X-Forwarded-Host": true, "X-Forwarded-Proto": true, "Forwarded": true}
 
+// trusts reports whether the peer is one of Config.TrustProxies.
+func (g *Gateway) trusts(in *http.Request) bool {
+	if len(g.cfg.TrustProxies) == 0 {
+		return false
+	}
+	peer, err := netip.ParseAddrPort(in.RemoteAddr)
+	return err == nil && slices.ContainsFunc(g.cfg.TrustProxies, func(network netip.Prefix) bool { return network.Contains(peer.Addr().Unmap()) })
+}
+
+// host is what the application takes for the host of a request, without the port: a
+// gateway has one, and whoever comes to it through another (a tunnel, a container's
+// mapping) means the same application.
+func (g *Gateway) host(in *http.Request) string {
+	host := withoutPort(in.Host)
+	if g.trusts(in) {
+		// Quoted, none is part of another host's name. What Forwarded says is left out:
+		// it has the client's address too, which changes between two tries.
+		for _, line := range in.Header["X-Forwarded-Host"] {
+			host += strconv.Quote(withoutPort(line))
+		}
+	}
+	return strings.ToLower(host)
+}
+
+func withoutPort(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		return name
+	}
+	return strings.Trim(host, "[]") // an IPv6 address without a port
+}
+
 // forwarded tells the application who asked for what. net/http has taken away
 // what the client said about that.
 func (g *Gateway) forwarded(in, out *http.Request) {
@@ -151,14 +184,7 @@ func (g *Gateway) forwarded(in, out *http.Request) {
 			delete(out.Header, name)
 		}
 	}
-	peer, err := netip.ParseAddrPort(in.RemoteAddr)
-	trusted := false
-	if err == nil {
-		for _, network := range g.cfg.TrustProxies {
-			trusted = trusted || network.Contains(peer.Addr().Unmap())
-		}
-	}
-	if !trusted {
+	if !g.trusts(in) {
 		(&httputil.ProxyRequest{In: in, Out: out}).SetXForwarded()
 		return
 	}

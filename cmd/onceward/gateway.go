@@ -26,6 +26,7 @@ type gatewayFlags struct {
 	anonymous, on5xx, except, trust string
 	logForm, metrics                string
 	lease, retention, maxRuntime    time.Duration
+	bodyTimeout                     time.Duration
 	maxRequest                      int64
 	jwtFrom, jwtKey, jwtSecret      string
 	jwtIssuer, jwtAudience          string
@@ -68,6 +69,7 @@ func runGateway(ctx context.Context, args, env []string, _ io.Reader, stdout, st
 	fs.DurationVar(&f.retention, "retention", 24*time.Hour, "how long an answer is kept and replayed")
 	fs.DurationVar(&f.maxRuntime, "max-runtime", 5*time.Minute, "how long the app may take for a request with a key")
 	fs.Int64Var(&f.maxRequest, "max-request", 32<<20, "the largest body, in `bytes`, that takes a key")
+	fs.DurationVar(&f.bodyTimeout, "body-timeout", 30*time.Second, "a body that is read before it goes on brings 64 KiB, or its\nend, within so long; else 408")
 	fs.StringVar(&f.jwtFrom, "jwt-from", "header:Authorization", "where the token stands: cookie:`NAME` or header:NAME")
 	fs.StringVar(&f.jwtKey, "jwt-key", "", "`file` with the public keys (PEM) that verify it: RSA, ECDSA, Ed25519")
 	fs.StringVar(&f.jwtSecret, "jwt-secret", "", "`file` with the shared secret that verifies it (HMAC)")
@@ -210,7 +212,7 @@ func (f *gatewayFlags) logger(stderr io.Writer) (*slog.Logger, error) {
 }
 
 func (f *gatewayFlags) config(log *slog.Logger) (gateway.Config, error) {
-	cfg := gateway.Config{Guard: onceward.Config{
+	cfg := gateway.Config{BodyTimeout: f.bodyTimeout, Guard: onceward.Config{
 		Header: f.header, FormField: f.field, Logger: log,
 		Lease: f.lease, Retention: f.retention, MaxRuntime: f.maxRuntime, MaxRequest: f.maxRequest,
 	}}
@@ -231,7 +233,7 @@ func (f *gatewayFlags) config(log *slog.Logger) (gateway.Config, error) {
 	for _, d := range []struct {
 		name  string
 		value time.Duration
-	}{{"lease", f.lease}, {"retention", f.retention}, {"max-runtime", f.maxRuntime}} {
+	}{{"lease", f.lease}, {"retention", f.retention}, {"max-runtime", f.maxRuntime}, {"body-timeout", f.bodyTimeout}} {
 		if d.value <= 0 {
 			return cfg, fmt.Errorf("--%s %v: write a duration above zero, such as 30s", d.name, d.value)
 		}

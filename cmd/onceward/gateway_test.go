@@ -195,6 +195,7 @@ func TestACallOfTheGatewayThatCannotBeUnderstoodSaysWhatToDo(t *testing.T) {
 		{append(full, "--except", "login"), 2, "write /login"},
 		{append(full, "--lease", "-1s"), 2, "--lease -1s: write a duration above zero"},
 		{append(full, "--retention", "0"), 2, "--retention 0s"},
+		{append(full, "--body-timeout", "0"), 2, "--body-timeout 0s: write a duration above zero"},
 		{append(full, "--max-request", "0"), 2, "--max-request 0"},
 		{append(full, "--log", "xml"), 2, "--log \"xml\""},
 		{append(full, "more"), 2, `what is "more" for?`},
