@@ -171,7 +171,8 @@ type call struct {
 	guarded bool                // it runs under a claim
 	streams bool                // its answer goes out as it comes
 	conn    *witness            // the connection that it got, if any
-	body    *arriving           // nil: it has no limit
+	body    *arriving
+	trailer []string // the names of the fields that its head announced
 }
 
 type callKey struct{}
@@ -195,21 +196,35 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, refusal{status: http.StatusNotImplemented, kind: "about:blank", en: "There is no tunnel here", ru: "Туннеля здесь нет."})
 		return
 	}
-	// An answer that says no type gets none: net/http would guess one.
-	w.Header()["Content-Type"] = nil
-	if r.Header["Expect"] != nil {
-		w = &oneContinue{w}
+	if r.Method == "PRI" && r.ProtoMajor == 2 {
+		refuse(w, r, refusal{status: http.StatusHTTPVersionNotSupported, kind: "about:blank", en: "HTTP/1.1 is spoken here", ru: "Здесь говорят по HTTP/1.1."})
+		return
 	}
+	if !r.ProtoAtLeast(1, 1) && r.Header["Content-Length"] == nil && (r.Method == http.MethodPost || r.Method == http.MethodPut || r.Method == http.MethodPatch) {
+		refuse(w, r, refusal{status: http.StatusLengthRequired, kind: "about:blank", en: "A body needs a Content-Length in HTTP/1.0", ru: "В HTTP/1.0 телу нужен Content-Length."})
+		return
+	}
+	w = &final{
+		ResponseWriter: w,
+		expected:       r.Header["Expect"] != nil,
+		// Somebody in front may have taken another place for this request's end (a
+		// Content-Length beside the chunks, chunks in HTTP/1.0), which cannot be seen
+		// here. What follows on the connection must not be taken for a request (RFC
+		// 9112 section 6.1).
+		last: len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1),
+	}
+	w.Header()["Content-Type"] = nil // an answer that says no type gets none, the kept one too
 	if safe(r.Method) {
 		g.forSafe.ServeHTTP(w, r)
 		return
 	}
-	c := &call{w: w, method: r.Method}
+	c := &call{w: w, method: r.Method, trailer: announced(r)}
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 	// Many servers take "patch" for PATCH, and browsers send it so: the guard has to
 	// see what the application may make of it, which gets it as it came.
 	r.Method = strings.ToUpper(r.Method)
 	if g.outside(r) {
+		c.body = bounded(w, r, 0)
 		g.forward(w, r)
 		return
 	}
@@ -239,9 +254,8 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) {
 	if c.guarded = w != c.w; c.guarded {
 		w = &held{w, c}
 	}
-	if c.body != nil && c.body.late {
-		refuse(w, r, refusal{http.StatusRequestTimeout, "about:blank",
-			"The request's body did not come in time.", "Запрос шёл слишком долго и пришёл не целиком. Попробуйте ещё раз."})
+	if c.body.late {
+		refuse(w, r, lateBody)
 		return
 	}
 	c.body.release()

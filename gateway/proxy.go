@@ -101,9 +101,12 @@ func (g *Gateway) proxy(t *http.Transport) *httputil.ReverseProxy {
 func (g *Gateway) rewrite(pr *httputil.ProxyRequest) {
 	in, out := pr.In, pr.Out
 	out.URL = g.place(in)
-	out.Trailer = in.Trailer // it is filled when the body has been read
 	g.forwarded(in, out)
-	if c := callOf(in.Context()); c != nil {
+	c := callOf(in.Context())
+	if c == nil {
+		withTrailer(out, in, announced(in))
+	} else {
+		withTrailer(out, in, c.trailer)
 		out.Method = c.method
 		if c.guarded {
 			out.Header.Del("Expect") // the body is here already
@@ -143,6 +146,12 @@ func (g *Gateway) place(in *http.Request) *url.URL {
 // ours are the fields that the gateway writes.
 var ours = map[string]bool{"X-Forwarded-For": true, "X-Forwarded-Host": true, "X-Forwarded-Proto": true, "Forwarded": true}
 
+// owned reports whether a field is ours, by whatever name: to a CGI-like application
+// (all of Python's and PHP's) a dash and an underscore are one.
+func owned(name string) bool {
+	return ours[http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))]
+}
+
 // trusts reports whether the peer is one of Config.TrustProxies.
 func (g *Gateway) trusts(in *http.Request) bool {
 	if len(g.cfg.TrustProxies) == 0 {
@@ -177,10 +186,9 @@ func withoutPort(host string) string {
 // forwarded tells the application who asked for what. net/http has taken away
 // what the client said about that.
 func (g *Gateway) forwarded(in, out *http.Request) {
-	// To a CGI-like application (all of Python's and PHP's) a dash and an underscore
-	// are one: what the client says of itself must not come in by that door.
+	// What the client says of itself must not come in by another door.
 	for name := range out.Header {
-		if strings.Contains(name, "_") && ours[http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))] {
+		if strings.Contains(name, "_") && owned(name) {
 			delete(out.Header, name)
 		}
 	}
@@ -256,6 +264,11 @@ func (g *Gateway) failed(w http.ResponseWriter, r *http.Request, err error) {
 	c := callOf(r.Context())
 	if r.Context().Err() != nil && (c == nil || !c.guarded) {
 		panic(http.ErrAbortHandler) // the client is gone
+	}
+	if c != nil && c.body.broken.Load() {
+		warn(g.log, r, "gateway: a request's body broke off on its way to the application", "error", err.Error())
+		refuse(w, r, brokenBody)
+		return
 	}
 	dial := (*net.OpError)(nil)
 	sent := c == nil || c.sent()
