@@ -15,6 +15,7 @@ import (
 
 	"github.com/onceward/onceward"
 	"github.com/onceward/onceward/gateway"
+	"github.com/onceward/onceward/records"
 	"github.com/onceward/onceward/telemetry"
 	"github.com/onceward/onceward/telemetry/scrape"
 )
@@ -24,7 +25,7 @@ type gatewayFlags struct {
 	listen, to, store, scope        string
 	header, field                   string
 	anonymous, on5xx, except, trust string
-	logForm, metrics                string
+	logForm, metrics, records       string
 	lease, retention, maxRuntime    time.Duration
 	bodyTimeout                     time.Duration
 	maxRequest                      int64
@@ -76,6 +77,7 @@ func runGateway(ctx context.Context, args, env []string, _ io.Reader, stdout, st
 	fs.StringVar(&f.jwtIssuer, "jwt-issuer", "", "the `iss` that is required")
 	fs.StringVar(&f.jwtAudience, "jwt-audience", "", "the `aud` that is required")
 	fs.StringVar(&f.metrics, "metrics", "", "serve /metrics for Prometheus on this `address`; \":9464\" is this machine alone")
+	fs.StringVar(&f.records, "records", "", "serve a read-only page with the keys' states on this `address`; \":9465\" is this\nmachine alone, there is no password")
 	fs.StringVar(&f.logForm, "log", "text", "the log on stderr: text, json or none")
 	fs.Usage = func() {
 		fmt.Fprint(fs.Output(), "usage: onceward gateway --to http://127.0.0.1:8000 --store sqlite:keys.db --scope cookie:NAME [flags]\n\n")
@@ -117,6 +119,11 @@ func runGateway(ctx context.Context, args, env []string, _ io.Reader, stdout, st
 	}
 	defer closeMetrics()
 	cfg.Guard.Observer = observer
+	closePage, err := f.paged(store, log)
+	if err != nil {
+		return gatewayFailed(stderr, fmt.Errorf("--records: %w", err))
+	}
+	defer closePage()
 	g, err := gateway.New(f.to, store, scope, cfg)
 	if err != nil {
 		return refuse(stderr, "gateway", "%s", gatewayPlain(err))
@@ -152,6 +159,19 @@ func (f *gatewayFlags) observed(store onceward.Store, log *slog.Logger) (oncewar
 	}
 	log.Info("serving metrics", "url", endpoint.URL())
 	return observer, end, nil
+}
+
+// paged serves the records' page where --records says.
+func (f *gatewayFlags) paged(store onceward.Store, log *slog.Logger) (func(), error) {
+	if f.records == "" {
+		return func() {}, nil
+	}
+	page, err := records.Listen(f.records, store, log)
+	if err != nil {
+		return nil, err
+	}
+	log.Info("serving records", "url", page.URL())
+	return func() { _ = page.Close(context.Background()) }, nil
 }
 
 // serveGateway runs the gateway until ctx ends, then waits for what runs.
