@@ -329,7 +329,10 @@ func rowOf(rec onceward.Record) row {
 		Request: legible(rec.Method + " " + rec.Path),
 	}
 	if rec.State == onceward.InProgress {
-		out.Lease = rec.LeaseLeft.Round(time.Second).String()
+		out.Lease = "over"
+		if rec.LeaseLeft > 0 {
+			out.Lease = rec.LeaseLeft.Round(time.Second).String()
+		}
 	}
 	if r := rec.Response; r != nil {
 		out.Status, out.Size = strconv.Itoa(r.Status), strconv.Itoa(len(r.Body))+" bytes"
