@@ -5,6 +5,7 @@ import (
 	"html"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/onceward/onceward"
 )
@@ -30,8 +31,10 @@ func (h *held) FlushError() error {
 // answer of the 100s that it passes on.
 type final struct {
 	http.ResponseWriter
-	expected bool // the client expects a 100
-	last     bool // no further request on this connection
+	timeout  time.Duration // Config.BodyTimeout
+	expected bool          // the client expects a 100
+	last     bool          // no further request on this connection
+	kept     bool          // the guard has this answer, and the room that it takes
 }
 
 // WriteHeader keeps an answer that says no type without one: net/http would guess.
@@ -50,8 +53,48 @@ func (w *final) WriteHeader(code int) {
 		if w.last {
 			h.Set("Connection", "close")
 		}
+		w.kept = w.timeout > 0 && h.Get(onceward.StatusHeader) != ""
 	}
 	w.ResponseWriter.WriteHeader(code)
+}
+
+// Write writes an answer that the guard has in pieces, each of which has to be taken
+// in time. A client that reads nothing would hold the answer's room for ever.
+func (w *final) Write(p []byte) (n int, err error) {
+	if !w.kept {
+		return w.ResponseWriter.Write(p)
+	}
+	for more := true; more && err == nil; more = len(p) > 0 {
+		piece := p[:min(len(p), leastBody)]
+		p = p[len(piece):]
+		var wrote int
+		err = w.inTime(func() (err error) { wrote, err = w.ResponseWriter.Write(piece); return err })
+		n += wrote
+	}
+	return n, err
+}
+
+// FlushError serves http.ResponseController.
+func (w *final) FlushError() error {
+	flush := http.NewResponseController(w.ResponseWriter).Flush
+	if !w.kept {
+		return flush()
+	}
+	return w.inTime(flush)
+}
+
+// inTime does what writes to the connection, under a deadline that is gone afterwards:
+// a stream may say nothing for as long as it likes.
+func (w *final) inTime(write func() error) error {
+	conn := http.NewResponseController(w.ResponseWriter)
+	if conn.SetWriteDeadline(time.Now().Add(w.timeout)) != nil {
+		return write()
+	}
+	err := write()
+	if err == nil {
+		_ = conn.SetWriteDeadline(time.Time{})
+	}
+	return err
 }
 
 // Unwrap serves http.ResponseController.

@@ -18,6 +18,7 @@ const shortBody = 300 * time.Millisecond
 // R: whoever stops in the middle of a body is sent away, whatever kind of request it
 // is that is read before it goes on, and nobody has seen anything of it.
 func TestABodyThatStopsComingIsRefused(t *testing.T) {
+	t.Parallel()
 	app := serve(t, true, always(created))
 	addr := front(t, app.url(), gateway.Config{BodyTimeout: shortBody})
 	var wg sync.WaitGroup
@@ -55,6 +56,7 @@ func TestABodyThatStopsComingIsRefused(t *testing.T) {
 // time again. The limit is gone with the body's end, and a client may be slow between
 // two requests and while it waits.
 func TestABodyThatKeepsComingIsTaken(t *testing.T) {
+	t.Parallel()
 	app := serve(t, true, func(a *arrival) bool {
 		time.Sleep(2 * shortBody)
 		body, _ := io.ReadAll(a.Body)
@@ -82,6 +84,7 @@ func TestABodyThatKeepsComingIsTaken(t *testing.T) {
 
 // R: what is streamed is the application's to bound.
 func TestAnUploadThatIsStreamedMayPause(t *testing.T) {
+	t.Parallel()
 	app := serve(t, false, func(a *arrival) bool {
 		n, _ := io.Copy(io.Discard, a.Body)
 		a.say(fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n%05d", n))
@@ -102,6 +105,7 @@ func TestAnUploadThatIsStreamedMayPause(t *testing.T) {
 // R: bodies that have stopped give back the room that they took: others are served
 // again, and not told that the spool is full.
 func TestStalledBodiesDoNotHoldTheSpool(t *testing.T) {
+	t.Parallel()
 	app := serve(t, true, always(created))
 	addr := front(t, app.url(), gateway.Config{BodyTimeout: time.Second, Guard: onceward.Config{MaxSpool: 2 << 20, SpoolDir: t.TempDir()}})
 	large := strings.Repeat("x", 1<<20)
@@ -130,6 +134,7 @@ func TestStalledBodiesDoNotHoldTheSpool(t *testing.T) {
 
 // R: a limit of none is none.
 func TestABodysLimitCanBeTakenAway(t *testing.T) {
+	t.Parallel()
 	app := serve(t, true, always(created))
 	addr := front(t, app.url(), gateway.Config{BodyTimeout: -1})
 	c := dial(t, addr)
@@ -137,4 +142,54 @@ func TestABodysLimitCanBeTakenAway(t *testing.T) {
 	time.Sleep(2 * shortBody)
 	c.say("tea")
 	c.answer("POST").want(t, 201, "executed")
+}
+
+// R: whoever does not read his answer holds neither the spool nor memory for ever, and
+// finds his answer later, as after any lost one. Slowly read, it is whole.
+func TestAnAnswerThatNobodyReadsDoesNotHoldTheSpool(t *testing.T) {
+	t.Parallel()
+	const size = 12 << 20 // more than the sockets take
+	large := strings.Repeat("x", size)
+	app := serve(t, true, func(a *arrival) bool {
+		if a.URL.Path == "/large" {
+			a.say(fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s", size, large))
+		} else {
+			a.say(created)
+		}
+		return true
+	})
+	const patience = time.Second
+	addr := front(t, app.url(), gateway.Config{BodyTimeout: patience, Guard: onceward.Config{MaxSpool: size + 1<<20, SpoolDir: t.TempDir()}})
+	deaf := dial(t, addr)
+	deaf.say("POST /large HTTP/1.1\r\nHost: x\r\nIdempotency-Key: deaf\r\nContent-Length: 0\r\n\r\n")
+	if _, err := deaf.br.Peek(1); err != nil { // its answer is on its way, and no more of it is read
+		t.Fatal(err)
+	}
+	upload := strings.Repeat("y", 2<<20)
+	status := 0
+	for i := 0; i < 200 && status != http.StatusCreated; i++ {
+		status = send(t, addr, "POST", "/up", upload, key, fmt.Sprint(i)).status
+		time.Sleep(patience / 20)
+	}
+	if status != http.StatusCreated {
+		t.Fatalf("the last of 200 uploads is %d: one answer holds the spool", status)
+	}
+	if got := deaf.answer("POST"); got.err == nil {
+		t.Errorf("the answer that nobody read arrived whole: %d bytes", len(got.body))
+	}
+	slow := dial(t, addr)
+	slow.say("POST /large HTTP/1.1\r\nHost: x\r\nIdempotency-Key: slow\r\nContent-Length: 0\r\n\r\n")
+	res, err := http.ReadResponse(slow.br, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for end := false; !end; {
+		got, err := io.CopyN(io.Discard, res.Body, 1<<20)
+		n, end = n+int(got), err != nil
+		time.Sleep(patience / 6) // in all it takes longer than one patience
+	}
+	if n != size || res.Header.Get("Idempotency-Status") != `executed;key="slow"` {
+		t.Errorf("%d bytes arrived of %d, %s", n, size, res.Header.Get("Idempotency-Status"))
+	}
 }

@@ -46,8 +46,8 @@
 // 0" loses that line. A path that begins with two slashes and has characters that
 // no URI may have is percent-encoded. A body that is urlencoded is read before it
 // is passed on (up to Guard.MaxRequest), since its key may stand in it; every
-// other body without a key is streamed. What is read here has to keep coming
-// (Config.BodyTimeout).
+// other body without a key is streamed. What is read here has to keep coming, and the
+// answer to a request with a key has to be taken (Config.BodyTimeout).
 //
 // # When not to use it
 //

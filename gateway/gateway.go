@@ -60,8 +60,9 @@ type Config struct {
 	// BodyTimeout bounds the arrival of a body that is read here before it is passed
 	// on, because its request has a key or its key may stand in it: within so long it
 	// has to end, or to bring another 64 KiB; else it is 408, and nobody has seen
-	// anything of it. Zero means 30 s, negative: no limit. What is streamed to the
-	// application is the application's to bound.
+	// anything of it. An answer to a request with a key has to be taken as fast; else
+	// its client is cut off, and finds it when it asks again. Zero means 30 s, negative:
+	// no limit. What is streamed between client and application is theirs to bound.
 	BodyTimeout time.Duration
 }
 
@@ -206,6 +207,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w = &final{
 		ResponseWriter: w,
+		timeout:        g.cfg.BodyTimeout,
 		expected:       r.Header["Expect"] != nil,
 		// Somebody in front may have taken another place for this request's end (a
 		// Content-Length beside the chunks, chunks in HTTP/1.0), which cannot be seen

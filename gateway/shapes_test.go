@@ -209,6 +209,7 @@ func TestATrailerArrivesAsItWasAnnounced(t *testing.T) {
 // R: a body without a key that breaks off or is malformed on its way is the client's
 // fault, and nobody is told that the application failed.
 func TestABrokenBodyIsNotTheApplicationsFault(t *testing.T) {
+	t.Parallel()
 	app := serve(t, false, func(a *arrival) bool { io.Copy(io.Discard, a.Body); return false })
 	addr := front(t, app.url(), gateway.Config{})
 	for _, kind := range []string{"application/octet-stream", "multipart/form-data; boundary=b"} {
@@ -223,6 +224,7 @@ func TestABrokenBodyIsNotTheApplicationsFault(t *testing.T) {
 // R: who expects a 100 is told at once that the body would be too large, or that nobody
 // knows whose it is: it need not be sent.
 func TestABodyThatWouldBeRefusedIsNotAskedFor(t *testing.T) {
+	t.Parallel()
 	app := serve(t, true, always(created))
 	addr := frontScoped(t, app.url(), gateway.Cookie("s"), gateway.Config{})
 	for head, want := range map[string]int{

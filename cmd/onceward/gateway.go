@@ -70,7 +70,7 @@ func runGateway(ctx context.Context, args, env []string, _ io.Reader, stdout, st
 	fs.DurationVar(&f.retention, "retention", 24*time.Hour, "how long an answer is kept and replayed")
 	fs.DurationVar(&f.maxRuntime, "max-runtime", 5*time.Minute, "how long the app may take for a request with a key")
 	fs.Int64Var(&f.maxRequest, "max-request", 32<<20, "the largest body, in `bytes`, that takes a key")
-	fs.DurationVar(&f.bodyTimeout, "body-timeout", 30*time.Second, "a body that is read before it goes on brings 64 KiB, or its\nend, within so long; else 408")
+	fs.DurationVar(&f.bodyTimeout, "body-timeout", 30*time.Second, "a body that is read before it goes on brings 64 KiB, or its\nend, within so long, else 408; and so is an answer taken")
 	fs.StringVar(&f.jwtFrom, "jwt-from", "header:Authorization", "where the token stands: cookie:`NAME` or header:NAME")
 	fs.StringVar(&f.jwtKey, "jwt-key", "", "`file` with the public keys (PEM) that verify it: RSA, ECDSA, Ed25519")
 	fs.StringVar(&f.jwtSecret, "jwt-secret", "", "`file` with the shared secret that verifies it (HMAC)")
