@@ -87,6 +87,11 @@ type Config struct {
 	// path, query and key, in place of content type and body. It may read r.Body.
 	// Nil means all of the body.
 	Fingerprint func(r *http.Request) ([]byte, error)
+	// Host says which host a request is for, where one guard stands before several: then
+	// the same key on another of them is 422, as it is on another path. A request whose
+	// host changes from one try to the next is another request. Nil means that hosts do
+	// not count.
+	Host func(r *http.Request) string
 	// CanonicalJSON compares bodies that call themselves JSON by what they say:
 	// the order of members, white space, escapes and the spelling of numbers do
 	// not matter. Numbers are compared as exact decimals. A body that is on disk

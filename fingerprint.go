@@ -49,15 +49,28 @@ const (
 	versionBytes = 1 // the body by its bytes
 	versionJSON  = 2 // Config.CanonicalJSON
 	versionOwn   = 3 // Config.Fingerprint
+
+	versionHost = 64 // added to one of the others: Config.Host
 )
 
 // fingerprint hashes what makes a request the same request: the key, method,
-// path, raw query, content type and the whole body. A multipart body counts by
-// its parts, because browsers make a new boundary for every try.
+// host (where it counts), path, raw query, content type and the whole body. A
+// multipart body counts by its parts, because browsers make a new boundary for
+// every try.
 func (c *Config) fingerprint(r *http.Request, key Key, body *buffer) (Fingerprint, error) {
-	fp := Fingerprint{Version: versionBytes}
 	b := make([]byte, 0, 1024)
 	b = append(b, key.ID[:]...)
+	if c.Host == nil {
+		return c.fingerprintOf(r, b, body)
+	}
+	fp, err := c.fingerprintOf(r, appendString(b, c.Host(r)), body)
+	fp.Version += versionHost
+	return fp, err
+}
+
+// fingerprintOf hashes the rest of the request after b.
+func (c *Config) fingerprintOf(r *http.Request, b []byte, body *buffer) (Fingerprint, error) {
+	fp := Fingerprint{Version: versionBytes}
 	b = appendString(b, r.Method)
 	b = appendString(b, r.URL.EscapedPath())
 	b = appendString(b, r.URL.RawQuery)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"html"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -116,6 +117,8 @@ func refusalOf(err error) refusal {
 	case errors.Is(err, ErrUnavailable):
 		return refusal{statusUnavailable, 503, 2 * time.Second, "Nothing was done: the request could not be recorded", "Send the same request with the same key again after Retry-After.",
 			"Сейчас не получилось, ничего не изменено. Попробуйте ещё раз через несколько секунд."}
+	case errors.Is(err, errBody) && errors.Is(err, os.ErrDeadlineExceeded):
+		return refusal{"", 408, 0, "The request body did not come in time", detail, "Запрос шёл слишком долго и пришёл не целиком. Попробуйте ещё раз."}
 	case errors.Is(err, errBody):
 		return refusal{"", 400, 0, "The request body ended early", detail, "Запрос пришёл не целиком. Попробуйте ещё раз."}
 	}

@@ -14,9 +14,11 @@ import (
 
 // StatusReport is what [Guard.Status] tells of a key, as JSON.
 type StatusReport struct {
-	// State is absent (never seen, released, forgotten since, or at work in a
-	// transaction of another process, under Atomic), in-progress, complete, or
-	// unknown: its run ended without an answer, or may have.
+	// State is absent (never seen, released, or forgotten since), in-progress,
+	// complete, or unknown: its run ended without an answer, or may have. Under Atomic
+	// a key that a transaction of another process is at work on is in-progress where
+	// the store is a [LockLooker], as pgxstore is; elsewhere (sqlitestore) it is absent
+	// until that commits.
 	State string `json:"state"`
 	// Code is the HTTP status of the kept answer; 0 unless complete.
 	Code int `json:"status,omitempty"`
@@ -80,12 +82,28 @@ func (q *request) look(looker Looker) (StatusReport, error) {
 	q.id = NewKey(scope, name)
 	var rec Record
 	var found bool
-	err = q.g.once(func(ctx context.Context) (err error) {
+	look := func(ctx context.Context) (err error) {
 		start := time.Now()
 		rec, found, err = looker.Look(ctx, q.id)
 		q.g.cfg.called(ctx, "look", time.Since(start), err)
 		return err
-	})
+	}
+	err = q.g.once(look)
+	if locks, ok := power[LockLooker](q.g.store); ok && !found && err == nil && !q.g.flights.runs(q.id) {
+		locked := false
+		err = q.g.once(func(ctx context.Context) (err error) {
+			start := time.Now()
+			locked, err = locks.LookLock(ctx, q.id)
+			q.g.cfg.called(ctx, "look", time.Since(start), err)
+			return err
+		})
+		if err == nil && locked {
+			return StatusReport{State: "in-progress"}, nil
+		}
+		if err == nil {
+			err = q.g.once(look) // it may have committed between the two questions
+		}
+	}
 	switch {
 	case err != nil && !errors.Is(err, ErrEncoding):
 		return StatusReport{}, fmt.Errorf("%w: %w", ErrUnavailable, err)

@@ -44,7 +44,7 @@ type Claim struct {
 // the claim's Keep.
 //
 // The interface does not grow. Further powers are optional interfaces that a
-// store may have: [Transactor], [Looker], [Lister], [Forgetter], [Sweeper].
+// store may have: [Transactor], [Looker], [LockLooker], [Lister], [Forgetter], [Sweeper].
 type Store interface {
 	// Claim takes c.Key for the caller, or reports the record that has it.
 	//

@@ -68,6 +68,15 @@ type Looker interface {
 	Look(ctx context.Context, key Key) (rec Record, found bool, err error)
 }
 
+// LockLooker is the optional power of a [Transactor] to tell that a transaction has a
+// key at this moment, whichever process began it. [Guard.Status] uses it: such a key
+// has no record yet.
+type LockLooker interface {
+	// LookLock reports whether a transaction of Transact has key. It takes no lock and
+	// waits for none.
+	LookLock(ctx context.Context, key Key) (locked bool, err error)
+}
+
 // Forgetter is the optional power to delete all records of a scope, for the
 // deletion of an account. Claims in progress go too: their owners get
 // ErrClaimLost. Where ctx carries the store's own transaction, it takes part in it.

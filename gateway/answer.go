@@ -5,6 +5,7 @@ import (
 	"html"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/onceward/onceward"
 )
@@ -26,19 +27,78 @@ func (h *held) FlushError() error {
 	return http.NewResponseController(h.ResponseWriter).Flush()
 }
 
-// oneContinue keeps the application's 100 from being written: net/http writes one
-// when the body begins to be read, which is what that 100 brings about, and the
-// client would get two.
-type oneContinue struct{ http.ResponseWriter }
+// final is the server's writer, which httputil.ReverseProxy empties with every
+// answer of the 100s that it passes on.
+type final struct {
+	http.ResponseWriter
+	timeout  time.Duration // Config.BodyTimeout
+	expected bool          // the client expects a 100
+	last     bool          // no further request on this connection
+	kept     bool          // the guard has this answer, and the room that it takes
+}
 
-func (w *oneContinue) WriteHeader(code int) {
-	if code != http.StatusContinue {
-		w.ResponseWriter.WriteHeader(code)
+// WriteHeader keeps an answer that says no type without one: net/http would guess.
+// And it keeps the application's 100 from being written: net/http writes one when the
+// body begins to be read, which is what that 100 brings about, and the client would
+// get two.
+func (w *final) WriteHeader(code int) {
+	switch {
+	case code == http.StatusContinue && w.expected:
+		return
+	case code >= http.StatusOK:
+		h := w.Header()
+		if h["Content-Type"] == nil {
+			h["Content-Type"] = nil
+		}
+		if w.last {
+			h.Set("Connection", "close")
+		}
+		w.kept = w.timeout > 0 && h.Get(onceward.StatusHeader) != ""
 	}
+	w.ResponseWriter.WriteHeader(code)
+}
+
+// Write writes an answer that the guard has in pieces, each of which has to be taken
+// in time. A client that reads nothing would hold the answer's room for ever.
+func (w *final) Write(p []byte) (n int, err error) {
+	if !w.kept {
+		return w.ResponseWriter.Write(p)
+	}
+	for more := true; more && err == nil; more = len(p) > 0 {
+		piece := p[:min(len(p), leastBody)]
+		p = p[len(piece):]
+		var wrote int
+		err = w.inTime(func() (err error) { wrote, err = w.ResponseWriter.Write(piece); return err })
+		n += wrote
+	}
+	return n, err
+}
+
+// FlushError serves http.ResponseController.
+func (w *final) FlushError() error {
+	flush := http.NewResponseController(w.ResponseWriter).Flush
+	if !w.kept {
+		return flush()
+	}
+	return w.inTime(flush)
+}
+
+// inTime does what writes to the connection, under a deadline that is gone afterwards:
+// a stream may say nothing for as long as it likes.
+func (w *final) inTime(write func() error) error {
+	conn := http.NewResponseController(w.ResponseWriter)
+	if conn.SetWriteDeadline(time.Now().Add(w.timeout)) != nil {
+		return write()
+	}
+	err := write()
+	if err == nil {
+		_ = conn.SetWriteDeadline(time.Time{})
+	}
+	return err
 }
 
 // Unwrap serves http.ResponseController.
-func (w *oneContinue) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *final) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // The problem types that the gateway has in common with the guard.
 const (
@@ -52,6 +112,14 @@ type refusal struct {
 	kind   string // the problem's type
 	en, ru string
 }
+
+// Bodies that never came whole: nobody's fault but the client's, or its network's.
+var (
+	lateBody = refusal{http.StatusRequestTimeout, "about:blank",
+		"The request's body did not come in time.", "Запрос шёл слишком долго и пришёл не целиком. Попробуйте ещё раз."}
+	brokenBody = refusal{http.StatusBadRequest, "about:blank",
+		"The request's body ended early, or is malformed.", "Запрос пришёл не целиком. Попробуйте ещё раз."}
+)
 
 // refuse writes a refusal in the form that its reader can use: a page for a
 // person's browser, problem+json (RFC 9457) for a program.

@@ -27,7 +27,13 @@
 //     proxy between here and the application says when it does not know either.
 //
 // A gateway that is killed leaves claims whose lease runs out; they are unknown
-// from then on, never stuck in progress.
+// from then on, never stuck in progress. That includes a request of which nothing
+// had been sent yet: the record does not say how far its gateway came, for that
+// would cost every request a second durable write before its first byte.
+//
+// A key names a request to one host. Where the gateway stands before several, or
+// before one application under several names, the same key under another name is
+// 422 key-reused: nothing runs twice, and no host's answer goes to another.
 //
 // # What is not the same byte for byte
 //
@@ -40,7 +46,8 @@
 // 0" loses that line. A path that begins with two slashes and has characters that
 // no URI may have is percent-encoded. A body that is urlencoded is read before it
 // is passed on (up to Guard.MaxRequest), since its key may stand in it; every
-// other body without a key is streamed.
+// other body without a key is streamed. What is read here has to keep coming, and the
+// answer to a request with a key has to be taken (Config.BodyTimeout).
 //
 // # When not to use it
 //

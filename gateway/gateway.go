@@ -35,7 +35,10 @@ const (
 type Config struct {
 	// Guard is the guard's own configuration. Its Unknown may be Hold or Resolve;
 	// Rerun, the zero value, is Hold here: the gateway cannot know whether the
-	// application minds a second run. Its Logger is the gateway's too.
+	// application minds a second run. Its Logger is the gateway's too. Its MaxMemory
+	// is 64 KiB where it is zero: anybody may send bodies, and many at once. Its Host
+	// is the host that the application is told, where it is nil: one gateway may stand
+	// before several names, and a session's cookie or a token may be good for all.
 	Guard onceward.Config
 	// OnServerError says what an answered 5xx does to the key. By default it
 	// frees it.
@@ -54,6 +57,13 @@ type Config struct {
 	// DialTimeout bounds the opening of a connection to the application. Zero
 	// means 5 s.
 	DialTimeout time.Duration
+	// BodyTimeout bounds the arrival of a body that is read here before it is passed
+	// on, because its request has a key or its key may stand in it: within so long it
+	// has to end, or to bring another 64 KiB; else it is 408, and nobody has seen
+	// anything of it. An answer to a request with a key has to be taken as fast; else
+	// its client is cut off, and finds it when it asks again. Zero means 30 s, negative:
+	// no limit. What is streamed between client and application is theirs to bound.
+	BodyTimeout time.Duration
 }
 
 // Gateway is the proxy with its guard, an http.Handler. It is safe for
@@ -90,6 +100,9 @@ func New(to string, store onceward.Store, scope onceward.ScopeFunc, cfg Config) 
 	if cfg.DialTimeout == 0 {
 		cfg.DialTimeout = 5 * time.Second
 	}
+	if cfg.BodyTimeout == 0 {
+		cfg.BodyTimeout = 30 * time.Second
+	}
 	cfg.Except = append([]string(nil), cfg.Except...)
 	for _, path := range cfg.Except {
 		if !strings.HasPrefix(path, "/") || strings.Contains(strings.TrimSuffix(path, "*"), "*") {
@@ -100,11 +113,18 @@ func New(to string, store onceward.Store, scope onceward.ScopeFunc, cfg Config) 
 	if cfg.Guard.Unknown == onceward.Rerun {
 		cfg.Guard.Unknown = onceward.Hold
 	}
+	if cfg.Guard.MaxMemory == 0 {
+		cfg.Guard.MaxMemory = 64 << 10
+	}
+	g := &Gateway{target: target, scope: scope, log: cfg.Guard.Logger}
+	if cfg.Guard.Host == nil {
+		cfg.Guard.Host = g.host
+	}
 	guard, err := onceward.New(store, scope, cfg.Guard)
 	if err != nil {
 		return nil, err
 	}
-	g := &Gateway{cfg: cfg, target: target, scope: scope, guard: guard, log: cfg.Guard.Logger}
+	g.cfg, g.guard = cfg, guard
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
 	}
@@ -152,6 +172,8 @@ type call struct {
 	guarded bool                // it runs under a claim
 	streams bool                // its answer goes out as it comes
 	conn    *witness            // the connection that it got, if any
+	body    *arriving
+	trailer []string // the names of the fields that its head announced
 }
 
 type callKey struct{}
@@ -175,23 +197,40 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, refusal{status: http.StatusNotImplemented, kind: "about:blank", en: "There is no tunnel here", ru: "Туннеля здесь нет."})
 		return
 	}
-	// An answer that says no type gets none: net/http would guess one.
-	w.Header()["Content-Type"] = nil
-	if r.Header["Expect"] != nil {
-		w = &oneContinue{w}
+	if r.Method == "PRI" && r.ProtoMajor == 2 {
+		refuse(w, r, refusal{status: http.StatusHTTPVersionNotSupported, kind: "about:blank", en: "HTTP/1.1 is spoken here", ru: "Здесь говорят по HTTP/1.1."})
+		return
 	}
+	if !r.ProtoAtLeast(1, 1) && r.Header["Content-Length"] == nil && (r.Method == http.MethodPost || r.Method == http.MethodPut || r.Method == http.MethodPatch) {
+		refuse(w, r, refusal{status: http.StatusLengthRequired, kind: "about:blank", en: "A body needs a Content-Length in HTTP/1.0", ru: "В HTTP/1.0 телу нужен Content-Length."})
+		return
+	}
+	w = &final{
+		ResponseWriter: w,
+		timeout:        g.cfg.BodyTimeout,
+		expected:       r.Header["Expect"] != nil,
+		// Somebody in front may have taken another place for this request's end (a
+		// Content-Length beside the chunks, chunks in HTTP/1.0), which cannot be seen
+		// here. What follows on the connection must not be taken for a request (RFC
+		// 9112 section 6.1).
+		last: len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1),
+	}
+	w.Header()["Content-Type"] = nil // an answer that says no type gets none, the kept one too
 	if safe(r.Method) {
 		g.forSafe.ServeHTTP(w, r)
 		return
 	}
-	r = r.WithContext(context.WithValue(r.Context(), callKey{}, &call{w: w, method: r.Method}))
+	c := &call{w: w, method: r.Method, trailer: announced(r)}
+	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 	// Many servers take "patch" for PATCH, and browsers send it so: the guard has to
 	// see what the application may make of it, which gets it as it came.
 	r.Method = strings.ToUpper(r.Method)
 	if g.outside(r) {
+		c.body = bounded(w, r, 0)
 		g.forward(w, r)
 		return
 	}
+	c.body = bounded(w, r, g.cfg.BodyTimeout)
 	g.guarded.ServeHTTP(w, r)
 }
 
@@ -217,5 +256,10 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) {
 	if c.guarded = w != c.w; c.guarded {
 		w = &held{w, c}
 	}
+	if c.body.late {
+		refuse(w, r, lateBody)
+		return
+	}
+	c.body.release()
 	g.forRest.ServeHTTP(w, r.WithContext(traced(r.Context(), c)))
 }

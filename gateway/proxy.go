@@ -11,6 +11,8 @@ import (
 	"net/http/httputil"
 	"net/netip"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -99,9 +101,12 @@ func (g *Gateway) proxy(t *http.Transport) *httputil.ReverseProxy {
 func (g *Gateway) rewrite(pr *httputil.ProxyRequest) {
 	in, out := pr.In, pr.Out
 	out.URL = g.place(in)
-	out.Trailer = in.Trailer // it is filled when the body has been read
 	g.forwarded(in, out)
-	if c := callOf(in.Context()); c != nil {
+	c := callOf(in.Context())
+	if c == nil {
+		withTrailer(out, in, announced(in))
+	} else {
+		withTrailer(out, in, c.trailer)
 		out.Method = c.method
 		if c.guarded {
 			out.Header.Del("Expect") // the body is here already
@@ -141,24 +146,53 @@ func (g *Gateway) place(in *http.Request) *url.URL {
 // ours are the fields that the gateway writes.
 var ours = map[string]bool{"X-Forwarded-For": true, "X-Forwarded-Host": true, "X-Forwarded-Proto": true, "Forwarded": true}
 
+// owned reports whether a field is ours, by whatever name: to a CGI-like application
+// (all of Python's and PHP's) a dash and an underscore are one.
+func owned(name string) bool {
+	return ours[http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))]
+}
+
+// trusts reports whether the peer is one of Config.TrustProxies.
+func (g *Gateway) trusts(in *http.Request) bool {
+	if len(g.cfg.TrustProxies) == 0 {
+		return false
+	}
+	peer, err := netip.ParseAddrPort(in.RemoteAddr)
+	return err == nil && slices.ContainsFunc(g.cfg.TrustProxies, func(network netip.Prefix) bool { return network.Contains(peer.Addr().Unmap()) })
+}
+
+// host is what the application takes for the host of a request, without the port: a
+// gateway has one, and whoever comes to it through another (a tunnel, a container's
+// mapping) means the same application.
+func (g *Gateway) host(in *http.Request) string {
+	host := withoutPort(in.Host)
+	if g.trusts(in) {
+		// Quoted, none is part of another host's name. What Forwarded says is left out:
+		// it has the client's address too, which changes between two tries.
+		for _, line := range in.Header["X-Forwarded-Host"] {
+			host += strconv.Quote(withoutPort(line))
+		}
+	}
+	return strings.ToLower(host)
+}
+
+func withoutPort(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		return name
+	}
+	return strings.Trim(host, "[]") // an IPv6 address without a port
+}
+
 // forwarded tells the application who asked for what. net/http has taken away
 // what the client said about that.
 func (g *Gateway) forwarded(in, out *http.Request) {
-	// To a CGI-like application (all of Python's and PHP's) a dash and an underscore
-	// are one: what the client says of itself must not come in by that door.
+	// What the client says of itself must not come in by another door.
 	for name := range out.Header {
-		if strings.Contains(name, "_") && ours[http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))] {
+		if strings.Contains(name, "_") && owned(name) {
 			delete(out.Header, name)
 		}
 	}
-	peer, err := netip.ParseAddrPort(in.RemoteAddr)
-	trusted := false
-	if err == nil {
-		for _, network := range g.cfg.TrustProxies {
-			trusted = trusted || network.Contains(peer.Addr().Unmap())
-		}
-	}
-	if !trusted {
+	if !g.trusts(in) {
 		(&httputil.ProxyRequest{In: in, Out: out}).SetXForwarded()
 		return
 	}
@@ -230,6 +264,11 @@ func (g *Gateway) failed(w http.ResponseWriter, r *http.Request, err error) {
 	c := callOf(r.Context())
 	if r.Context().Err() != nil && (c == nil || !c.guarded) {
 		panic(http.ErrAbortHandler) // the client is gone
+	}
+	if c != nil && c.body.broken.Load() {
+		warn(g.log, r, "gateway: a request's body broke off on its way to the application", "error", err.Error())
+		refuse(w, r, brokenBody)
+		return
 	}
 	dial := (*net.OpError)(nil)
 	sent := c == nil || c.sent()

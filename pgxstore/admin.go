@@ -77,6 +77,23 @@ func (s *Store) Look(ctx context.Context, key onceward.Key) (rec onceward.Record
 	return rec, found, nil
 }
 
+// A lock named by one bigint has its halves in classid and objid, and objsubid 1. The
+// table is the server's own view of its locks, which everybody may read.
+const lookLock = `SELECT count(*) > 0 FROM pg_locks
+	WHERE locktype = 'advisory' AND objsubid = 1 AND granted
+		AND classid::bigint = (($1::bigint >> 32) & 4294967295) AND objid::bigint = ($1::bigint & 4294967295)
+		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+
+// LookLock implements [onceward.LockLooker]: it sees the transactions of every process.
+// It costs a walk through the locks that the server holds at the time.
+func (s *Store) LookLock(ctx context.Context, key onceward.Key) (locked bool, err error) {
+	err = s.call(ctx, "look", s.acquire, func(conn *pgx.Conn) error {
+		_, err := s.ask(ctx, conn, func(rows pgx.Rows) error { return rows.Scan(&locked) }, lookLock, lockID(s.table, key))
+		return err
+	})
+	return locked, err
+}
+
 const listRows = `SELECT clock_timestamp(), scope, key, fingerprint, method, path, token, attempt, held, created_at, lease_until, completed_at, expires_at, coalesce(status, 0)
 	FROM idempotency_keys
 	WHERE (scope, key) > ($1::bytea, $2::bytea)

@@ -60,6 +60,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	waits := flags.String("outbox", "", "change the outbox's limits, in ms and bytes, as `JSON` (for tests): {\"softLimit\":2000}")
 	proxies := flags.String("trust-proxy", "", "believe X-Forwarded-For and X-Forwarded-Proto of these `networks` (CIDR, with commas)")
 	metrics := flags.String("metrics", "", "serve metrics for Prometheus on this `address`; \":9464\" is this machine alone")
+	page := flags.String("records", "", "serve a read-only page with the keys' states on this `address`; \":9465\" is this machine alone")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -103,6 +104,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		return err
 	}
 	defer closing(closeMetrics)
+	closePage, err := paged(*page, keys, log)
+	if err != nil {
+		return err
+	}
+	defer closing(closePage)
 	exports, err := export.Open(ctx, db, export.Config{Logger: quiet})
 	if err != nil {
 		return err

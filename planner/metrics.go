@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/onceward/onceward"
+	"github.com/onceward/onceward/records"
 	"github.com/onceward/onceward/sqlitestore"
 	"github.com/onceward/onceward/telemetry"
 	"github.com/onceward/onceward/telemetry/scrape"
@@ -27,4 +28,17 @@ func observed(addr string, keys *sqlitestore.Store, log *slog.Logger) (onceward.
 		return observer, nil, errors.Join(err, endpoint.Close(context.Background()))
 	}
 	return observer, endpoint.Close, nil
+}
+
+// paged serves the keys' states on addr, read-only; without an address it does nothing.
+func paged(addr string, keys *sqlitestore.Store, log *slog.Logger) (func(context.Context) error, error) {
+	if addr == "" {
+		return func(context.Context) error { return nil }, nil
+	}
+	page, err := records.Listen(addr, keys, log)
+	if err != nil {
+		return nil, err
+	}
+	log.Info("planner: serving records", "url", page.URL())
+	return page.Close, nil
 }

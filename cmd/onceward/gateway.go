@@ -15,6 +15,7 @@ import (
 
 	"github.com/onceward/onceward"
 	"github.com/onceward/onceward/gateway"
+	"github.com/onceward/onceward/records"
 	"github.com/onceward/onceward/telemetry"
 	"github.com/onceward/onceward/telemetry/scrape"
 )
@@ -24,8 +25,9 @@ type gatewayFlags struct {
 	listen, to, store, scope        string
 	header, field                   string
 	anonymous, on5xx, except, trust string
-	logForm, metrics                string
+	logForm, metrics, records       string
 	lease, retention, maxRuntime    time.Duration
+	bodyTimeout                     time.Duration
 	maxRequest                      int64
 	jwtFrom, jwtKey, jwtSecret      string
 	jwtIssuer, jwtAudience          string
@@ -68,12 +70,14 @@ func runGateway(ctx context.Context, args, env []string, _ io.Reader, stdout, st
 	fs.DurationVar(&f.retention, "retention", 24*time.Hour, "how long an answer is kept and replayed")
 	fs.DurationVar(&f.maxRuntime, "max-runtime", 5*time.Minute, "how long the app may take for a request with a key")
 	fs.Int64Var(&f.maxRequest, "max-request", 32<<20, "the largest body, in `bytes`, that takes a key")
+	fs.DurationVar(&f.bodyTimeout, "body-timeout", 30*time.Second, "a body that is read before it goes on brings 64 KiB, or its\nend, within so long, else 408; and so is an answer taken")
 	fs.StringVar(&f.jwtFrom, "jwt-from", "header:Authorization", "where the token stands: cookie:`NAME` or header:NAME")
 	fs.StringVar(&f.jwtKey, "jwt-key", "", "`file` with the public keys (PEM) that verify it: RSA, ECDSA, Ed25519")
 	fs.StringVar(&f.jwtSecret, "jwt-secret", "", "`file` with the shared secret that verifies it (HMAC)")
 	fs.StringVar(&f.jwtIssuer, "jwt-issuer", "", "the `iss` that is required")
 	fs.StringVar(&f.jwtAudience, "jwt-audience", "", "the `aud` that is required")
 	fs.StringVar(&f.metrics, "metrics", "", "serve /metrics for Prometheus on this `address`; \":9464\" is this machine alone")
+	fs.StringVar(&f.records, "records", "", "serve a read-only page with the keys' states on this `address`; \":9465\" is this\nmachine alone, there is no password")
 	fs.StringVar(&f.logForm, "log", "text", "the log on stderr: text, json or none")
 	fs.Usage = func() {
 		fmt.Fprint(fs.Output(), "usage: onceward gateway --to http://127.0.0.1:8000 --store sqlite:keys.db --scope cookie:NAME [flags]\n\n")
@@ -115,6 +119,11 @@ func runGateway(ctx context.Context, args, env []string, _ io.Reader, stdout, st
 	}
 	defer closeMetrics()
 	cfg.Guard.Observer = observer
+	closePage, err := f.paged(store, log)
+	if err != nil {
+		return gatewayFailed(stderr, fmt.Errorf("--records: %w", err))
+	}
+	defer closePage()
 	g, err := gateway.New(f.to, store, scope, cfg)
 	if err != nil {
 		return refuse(stderr, "gateway", "%s", gatewayPlain(err))
@@ -150,6 +159,19 @@ func (f *gatewayFlags) observed(store onceward.Store, log *slog.Logger) (oncewar
 	}
 	log.Info("serving metrics", "url", endpoint.URL())
 	return observer, end, nil
+}
+
+// paged serves the records' page where --records says.
+func (f *gatewayFlags) paged(store onceward.Store, log *slog.Logger) (func(), error) {
+	if f.records == "" {
+		return func() {}, nil
+	}
+	page, err := records.Listen(f.records, store, log)
+	if err != nil {
+		return nil, err
+	}
+	log.Info("serving records", "url", page.URL())
+	return func() { _ = page.Close(context.Background()) }, nil
 }
 
 // serveGateway runs the gateway until ctx ends, then waits for what runs.
@@ -210,7 +232,7 @@ func (f *gatewayFlags) logger(stderr io.Writer) (*slog.Logger, error) {
 }
 
 func (f *gatewayFlags) config(log *slog.Logger) (gateway.Config, error) {
-	cfg := gateway.Config{Guard: onceward.Config{
+	cfg := gateway.Config{BodyTimeout: f.bodyTimeout, Guard: onceward.Config{
 		Header: f.header, FormField: f.field, Logger: log,
 		Lease: f.lease, Retention: f.retention, MaxRuntime: f.maxRuntime, MaxRequest: f.maxRequest,
 	}}
@@ -231,7 +253,7 @@ func (f *gatewayFlags) config(log *slog.Logger) (gateway.Config, error) {
 	for _, d := range []struct {
 		name  string
 		value time.Duration
-	}{{"lease", f.lease}, {"retention", f.retention}, {"max-runtime", f.maxRuntime}} {
+	}{{"lease", f.lease}, {"retention", f.retention}, {"max-runtime", f.maxRuntime}, {"body-timeout", f.bodyTimeout}} {
 		if d.value <= 0 {
 			return cfg, fmt.Errorf("--%s %v: write a duration above zero, such as 30s", d.name, d.value)
 		}

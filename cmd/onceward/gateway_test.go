@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/onceward/onceward"
 	"github.com/onceward/onceward/fault"
 )
 
@@ -195,6 +196,7 @@ func TestACallOfTheGatewayThatCannotBeUnderstoodSaysWhatToDo(t *testing.T) {
 		{append(full, "--except", "login"), 2, "write /login"},
 		{append(full, "--lease", "-1s"), 2, "--lease -1s: write a duration above zero"},
 		{append(full, "--retention", "0"), 2, "--retention 0s"},
+		{append(full, "--body-timeout", "0"), 2, "--body-timeout 0s: write a duration above zero"},
 		{append(full, "--max-request", "0"), 2, "--max-request 0"},
 		{append(full, "--log", "xml"), 2, "--log \"xml\""},
 		{append(full, "more"), 2, `what is "more" for?`},
@@ -268,6 +270,41 @@ func TestTheGatewayServesItsMetricsToNobodyElse(t *testing.T) {
 	}
 	if rest := p.stop(t, syscall.SIGTERM); !strings.Contains(rest, "scope cookie:who") {
 		t.Errorf("stdout: %q", rest)
+	}
+}
+
+// The page is on its own listener, behind no path of the application's, and has no key,
+// no cookie and no answer on it.
+func TestTheGatewayShowsItsRecordsToNobodyElse(t *testing.T) {
+	app, _ := application(t)
+	p := startCommand(t, "gateway", "--listen", "127.0.0.1:0", "--to", app, "--store", "sqlite:"+filepath.Join(t.TempDir(), "keys.db"), "--scope", "cookie:who", "--records", "127.0.0.1:0")
+	if status, outcome, _ := keyed(t, p.url+"/orders", "Cookie", "who=a-secret-session"); status != 201 || outcome != "executed" {
+		t.Errorf("answered %d %s", status, outcome)
+	}
+	m := regexp.MustCompile(`serving records" url=(http://127\.0\.0\.1:\d+/)`).FindStringSubmatch(p.stderr.String())
+	if m == nil {
+		t.Fatalf("the log does not say where the page is: %s", p.stderr)
+	}
+	id := onceward.NewKey("", "k").RecordID()
+	for url, said := range map[string]bool{m[1]: true, m[1] + "?id=" + id: true, m[1] + "?show=stuck": false, p.url + "/": false} {
+		c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		res, err := c.Get(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(res.Body)
+		res.Body.Close()
+		if strings.Contains(string(text), id) != said || said && !strings.Contains(string(text), "POST /orders") {
+			t.Errorf("%s: %q is there: %v\n%s", url, id, !said, text)
+		}
+		if strings.Contains(string(text), "a-secret-session") {
+			t.Errorf("%s has the session", url)
+		}
+	}
+	p.stop(t, syscall.SIGTERM)
+	cmd, stderr := newCommand(t, "gateway", "--to", app, "--store", "memory:", "--scope", "cookie:who", "--records", "nowhere")
+	if err := cmd.Run(); err == nil || !strings.Contains(stderr.String(), "--records: ") {
+		t.Errorf("%v: %s", err, stderr)
 	}
 }
 

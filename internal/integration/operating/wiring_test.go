@@ -2,6 +2,7 @@ package operating
 
 import (
 	"database/sql"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
@@ -48,10 +49,11 @@ func TestTheWiringOfTheRunbookWorks(t *testing.T) {
 	}
 }
 
-// The planner serves its metrics on a listener of their own, and its users see none.
-func TestThePlannerServesItsMetricsToNobodyElse(t *testing.T) {
+// The planner serves its metrics, and the page of its keys, on listeners of their own, and
+// its users see none.
+func TestThePlannerServesItsMetricsAndItsRecordsToNobodyElse(t *testing.T) {
 	t.Parallel()
-	cmd := exec.Command(filepath.Join(bin, "planner"), "-addr", "127.0.0.1:0", "-data", t.TempDir(), "-metrics", "127.0.0.1:0")
+	cmd := exec.Command(filepath.Join(bin, "planner"), "-addr", "127.0.0.1:0", "-data", t.TempDir(), "-metrics", "127.0.0.1:0", "-records", "127.0.0.1:0")
 	p := startProgram(t, filepath.Join(t.TempDir(), "log"), cmd, regexp.MustCompile(`(http://[0-9.:]+)`))
 	text := p.scrape()
 	for _, name := range []string{`onceward_claims_open{onceward_claim_state="unknown"} 0`, "onceward_takeovers_total 0", "go_goroutines "} {
@@ -59,12 +61,27 @@ func TestThePlannerServesItsMetricsToNobodyElse(t *testing.T) {
 			t.Errorf("the planner's metrics lack %s", name)
 		}
 	}
-	resp, err := client.Get(p.url + "/metrics")
+	page := regexp.MustCompile(`serving records" url=(\S+)`).FindStringSubmatch(p.log())
+	if page == nil {
+		t.Fatalf("the log does not say where the page is:\n%s", p.log())
+	}
+	resp, err := client.Get(page[1])
 	if err != nil {
 		t.Fatal(err)
 	}
+	shown, err := io.ReadAll(resp.Body)
 	resp.Body.Close()
-	if resp.StatusCode != http.StatusNotFound {
-		t.Errorf("the planner's users get %d for /metrics", resp.StatusCode)
+	if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(shown), "There are no such records") {
+		t.Errorf("the page of the keys: %d, %v\n%s", resp.StatusCode, err, shown)
+	}
+	for _, path := range []string{"/metrics", "/record/" + strings.Repeat("0", 64) + "/" + strings.Repeat("0", 64)} {
+		resp, err := client.Get(p.url + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusNotFound {
+			t.Errorf("the planner's users get %d for %s", resp.StatusCode, path)
+		}
 	}
 }
