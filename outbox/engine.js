@@ -151,7 +151,13 @@ export function createOutbox({
       const entry = newEntry(req, body);
       const over = await locks.request(cfg.name, { ifAvailable: true }, async (lock) => {
         const by = { at: now(), lock: !!lock && !paused, cfg };
-        const spot = await within(store.change((s) => place(s, entry, body, by), { strict: true }), cfg.storeLimit).catch(() => null);
+        let late = false; // it must not be kept after the person was told that it is not
+        const put = store.change((s) => {
+          if (late || !lives.has(live)) throw 0;
+          return place(s, entry, body, by);
+        }, { strict: true });
+        const spot = await within(put, cfg.storeLimit, () => (late = true)).catch(() => null);
+        if (!spot && !lives.has(live)) return true;
         const kept = spot && /ed$/.test(spot.kind);
         if (kept) {
           live.order = ++order;

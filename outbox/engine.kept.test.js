@@ -73,6 +73,23 @@ test('scenario 32: a clock set forward or back never runs a sent one again by it
   }
 });
 
+test('scenario 32: a login is known as one by a clock that was set back since', async () => {
+  const w = world();
+  const a = w.program();
+  await a.outbox.greet({ owner: 'A', since: w.clock.now() });
+  w.server.session = '';
+  a.tap('1');
+  await w.clock.go(10);
+  assert.equal(w.entries()[0].state, 'login');
+  w.clock.set(-3 * 86_400_000);
+  w.disk.entries.get('k-1').firstSentAt = w.clock.now();
+  w.server.session = 'A';
+  await a.outbox.greet({ owner: 'A', since: w.clock.now() });
+  void a.outbox.flush(true);
+  await w.clock.go(10);
+  assert.deepEqual([bodies(w), w.entries()], [['1'], []]);
+});
+
 test('a small correction of the clock asks nobody', async () => {
   const w = world();
   const a = w.program();
@@ -256,6 +273,29 @@ test('a store that does not answer counts as broken: no "it waits" for what is n
   const t = a.tap('1', { body: new Promise(() => {}) });
   await w.clock.go(8_000);
   assert.equal(t.result.kind, 'unsaved');
+});
+
+test('W24: what the person was told is not saved is not kept afterwards, when a slow store or a slow body comes at last', async () => {
+  for (const body of [false, true]) {
+    const w = world();
+    const a = w.program();
+    w.net = 'refuse';
+    /** @type {() => void} */
+    let go = () => {};
+    const slow = new Promise((ok) => (go = () => ok(new TextEncoder().encode('1').buffer)));
+    const { change } = a.store;
+    if (!body) a.store.change = async (/** @type {any} */ fn, /** @type {any} */ opts) => (await slow, change(fn, opts));
+    const t = a.tap('1', body ? { body: slow } : {});
+    await w.clock.go(body ? 8_000 : 3_000);
+    assert.equal(t.result.kind, 'unsaved');
+    go();
+    a.store.change = change;
+    await w.clock.go(1_000);
+    w.net = 'ok';
+    void a.outbox.flush(true);
+    await w.clock.go(1_000);
+    assert.deepEqual([w.entries(), w.server.requests], [[], []], String(body));
+  }
 });
 
 test('over the limits: clearly not kept, and the line is not overtaken', async () => {

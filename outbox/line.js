@@ -165,6 +165,8 @@ export function settle({ entries, meta }, key, out, { at, visible, random, cfg }
     return to('refused', true);
   }
   if (verdict === 'ask') return to('ask', true);
+  // Somebody has signed in since it was sent: what it says of the person is old.
+  if (/login|parked/.test(verdict) && meta.owner && (meta.since ?? 0) > old.triedAt) return to('waiting', true);
   if (verdict === 'login') return to('login', false);
   if (verdict === 'parked') return { ...to('parked', false), meta: { ...meta, owner: out.owner ?? '' } };
   // A handler that fails for ever is not a deploy: the person is told.
@@ -190,14 +192,15 @@ export function settle({ entries, meta }, key, out, { at, visible, random, cfg }
  */
 export function hello({ entries, meta }, page, at) {
   const since = meta.since ?? 0;
-  // A time yet to come was written by a clock that has been set back since.
-  const known = meta.owner != null && page.since <= since && since <= at + clockSlack;
+  // A time yet to come is of a clock that has been set back since.
+  const ahead = (/** @type {number} */ t) => t > at + 1_000;
+  const known = meta.owner != null && (ahead(page.since) || (page.since <= since && !ahead(since)));
   // A login that led nowhere (offline, and the person went back) must not leave
   // the line without an owner for ever: after a while any page's word counts.
   const forgotten = meta.owner === '' && page.owner && at - since > forgetFor;
   if (known && !forgotten) return { value: false };
   const put = entries
-    .filter((e) => e.owner === page.owner && /login|parked/.test(e.state) && e.triedAt < page.since)
+    .filter((e) => e.owner === page.owner && /login|parked/.test(e.state) && (e.triedAt < page.since || ahead(e.triedAt)))
     .map((e) => ({ ...e, state: /** @type {const} */ ('waiting'), tries: 0, nextAt: e.notBefore }));
   return { put, meta: { owner: page.owner, since: page.since, headers: page.headers }, value: true };
 }

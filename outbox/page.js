@@ -16,7 +16,7 @@ import { watchHtmx } from './htmx.js';
 import { createIntents } from './intent.js';
 import { changes } from './paths.js';
 import { summary } from './summary.js';
-import { inLine } from './waits.js';
+import { inLine, nextKick } from './waits.js';
 
 const meta = (/** @type {string} */ name) => document.querySelector(`meta[name="${name}"]`)?.getAttribute('content');
 const said = JSON.parse(meta('outbox-config') || '{}');
@@ -39,7 +39,7 @@ const after = (/** @type {number} */ ms) => new Promise((ok) => setTimeout(ok, m
 
 const intents = createIntents({ newKey, keyField: cfg.keyField });
 const asker = createAsker({ owner: owner ?? '', cfg, intents });
-const flights = createFlights({ cfg, send, find, say, put, answered: intents.answered });
+const flights = createFlights({ cfg, send, find, say, put, answered: intents.answered, expect });
 
 /** @type {any[]} */
 let entries = [];
@@ -54,6 +54,7 @@ let leaving;
 /** @type {any} */
 let here;
 let tries = 0;
+let asked = false;
 
 class Outbox extends EventTarget {
   snapshot = { ...summary([], whose, since, cfg.softLimit), stored: true, controlled: controlled() };
@@ -106,9 +107,20 @@ export const outbox = new Outbox();
 /** @returns {Promise<ReturnType<typeof import('./local.js').startLocal>>} */
 function local() {
   // Firefox keeps a failure by its address.
-  here ??= import(`./local.js?${tries++}`).then((m) => m.startLocal(said, newKey, hear));
+  here ??= import(`./local.js?${tries++}`).then((m) => m.startLocal(said, newKey, share));
   here.catch(() => (here = null));
   return here;
+}
+
+/**
+ * What this page itself keeps: a worker that does not control it can send it too,
+ * and the other pages are to know of it, should this one be closed.
+ *
+ * @param {any} m
+ */
+function share(m) {
+  hear(m);
+  if (m.pending !== 0) void workers?.getRegistration().then((r) => r?.active?.postMessage({ type: 'flush', tell: true }), () => {});
 }
 
 /** @param {string} url @param {RequestInit} init */
@@ -136,7 +148,7 @@ async function decide(what, key) {
  * @param {boolean} [tell] all pages
  */
 async function kick(reset, tell) {
-  arm();
+  expect();
   const told = { owner, since, headers: cfg.headers };
   if (controlled()) return workers.controller?.postMessage({ type: 'flush', ...told, reset, tell });
   if (!able || owner == null) return;
@@ -146,13 +158,17 @@ async function kick(reset, tell) {
   hear(await l.outbox.state());
 }
 
+/** The worker is to tell what there is; one that was ended does not. */
+function expect() {
+  asked = controlled();
+  arm();
+}
+
 /** A worker that was stopped does not wake by itself: while anything is unsent, every page that is seen kicks it. */
 function arm() {
   clearTimeout(timer);
-  const head = entries.find((e) => e.owner === whose && inLine(e));
-  if (!head || document.visibilityState !== 'visible') return;
-  const wait = head.state === 'sending' ? cfg.kickEvery : head.nextAt - Date.now();
-  timer = setTimeout(kick, Math.min(cfg.kickEvery, wait > 0 ? wait + 10 : 1_000));
+  const ms = nextKick(entries, whose, Date.now(), cfg.kickEvery, asked);
+  if (ms !== null && document.visibilityState === 'visible') timer = setTimeout(kick, ms);
 }
 
 /** @param {any} m what the worker tells */
@@ -160,6 +176,7 @@ function hear(m) {
   if (m?.type === 'outbox-placed') flights.placed(m.key);
   if (m?.type !== 'outbox') return;
   ({ entries, stored } = m);
+  asked = !stored;
   whose = owner ?? m.owner ?? '';
   heard();
   // A row shows its wish until the late answer is in its place.

@@ -253,6 +253,8 @@ export interface Flight {
   shown: boolean;
   /** what the worker told before the own answer came */
   news: any;
+  /** what was found after its request had failed */
+  found: Promise<Response | null> | null;
   /** lets the next one go */
   placed: () => void;
   again: () => Promise<Response>;

@@ -18,3 +18,20 @@ export function waiting(line, at, softLimit) {
   const first = line.findIndex((e) => e.told || at - e.createdAt >= softLimit);
   return first < 0 ? 0 : line.length - first;
 }
+
+/**
+ * In how many milliseconds a page that is seen is to kick the worker, which does
+ * not wake by itself; null: nothing of this owner is unsent, as far as is known.
+ *
+ * @param {Pick<Entry, 'owner' | 'state' | 'nextAt'>[]} entries
+ * @param {string} owner
+ * @param {number} at
+ * @param {number} every at the latest
+ * @param {boolean} asked the last kick is not answered: a worker that ended at it says nothing
+ */
+export function nextKick(entries, owner, at, every, asked) {
+  const head = entries.find((e) => e.owner === owner && inLine(e));
+  if (!head) return asked ? every : null;
+  const wait = head.state === 'sending' ? every : head.nextAt - at;
+  return Math.min(every, wait > 0 ? wait + 10 : 1_000);
+}
