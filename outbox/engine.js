@@ -165,10 +165,11 @@ export function createOutbox({
         }
         placed();
         if (!kept) return unprotected(entry, body, live, spot);
-        if (spot.atOnce) {
-          live.close({ kind: 'queued' });
-          void announce(); // its row is to say so, whatever stands before it
-        }
+        const { over } = spot;
+        for (const l of [...lives]) if (l.key === over) l.close({ kind: 'queued' });
+        if (spot.atOnce) live.close({ kind: 'queued' });
+        // Its row is to say so, whatever stands before it.
+        if (spot.atOnce || over) void announce(over ? [{ ...about(entry), key: over, kind: 'superseded' }] : []);
         if (!lock) return false;
         if (!spot.go || (await deliver(spot.entry, body))) await run(true);
         return true;
@@ -202,10 +203,10 @@ export function createOutbox({
   }
 
   /** @param {import('./types.js').Asked} req @param {ArrayBuffer | null} body @returns {Entry} */
-  function newEntry({ key, owner, method, url, headers, referrer = '', nav = false, back = '', label = '', el = '', swap = '' }, body) {
+  function newEntry({ key, owner, method, url, headers, referrer = '', nav = false, back = '', label = '', el = '', swap = '', coalesce = '' }, body) {
     const kept = keptHeaders(headers);
     return {
-      seq: 0, key, owner, method, url, headers: kept, referrer, nav, back, label, el, swap,
+      seq: 0, key, owner, method, url, headers: kept, referrer, nav, back, label, el, swap, coalesce,
       text: readable(kept['content-type'], body), size: body?.byteLength ?? 0, sum: checksum(body),
       createdAt: now(), firstSentAt: null, triedAt: 0, attempts: 0, tries: 0, timeouts: 0, odd: 0, stuck: false,
       told: false, shown: false, nextAt: 0, notBefore: 0, state: 'waiting', reason: '', lastStatus: 0, lastText: '',

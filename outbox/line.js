@@ -76,38 +76,55 @@ const sending = (e, at) => ({ ...e, state: 'sending', attempts: e.attempts + 1, 
 
 /**
  * Puts a new entry at the end of the line. With the lock held and nobody before
- * it, the entry is marked as being sent in the same transaction.
+ * it, the entry is marked as being sent in the same transaction. It takes the
+ * place of its neighbour of the same group, if not a byte of that was ever sent.
  *
  * @param {Stored} stored
  * @param {Entry} fresh
  * @param {ArrayBuffer | null} body
  * @param {{at: number, lock: boolean, cfg: Config}} by
- * @returns {Change<{kind: 'placed' | 'joined' | 'clash' | 'full', entry: Entry, go: boolean, atOnce: boolean}>}
- *   clash: the key has another body; go: send it now; atOnce: it is known to wait
+ * @returns {Change<{kind: 'placed' | 'joined' | 'clash' | 'full', entry: Entry, go: boolean, atOnce: boolean, over: string}>}
+ *   clash: the key has another body; go: send it now; atOnce: it is known to wait;
+ *   over: the key of a wish that a later one has taken the place of
  */
 export function place({ entries, meta }, fresh, body, { at, lock, cfg }) {
   const { key, owner, sum, size } = fresh;
-  const older = entries.filter((e) => e.owner === owner && e.key !== key && inLine(e));
+  let older = entries.filter((e) => e.owner === owner && e.key !== key && inLine(e));
   const same = entries.find((e) => e.key === key);
   const known = meta.owner ?? owner;
   // "It waits" is said at once only behind an entry that is known to wait.
   const atOnce = known !== owner || waiting(older, 0, Infinity) > 0;
   const entry = same ?? { ...fresh, seq: nextSeq(entries), told: atOnce };
-  const value = { kind: /** @type {any} */ (same ? 'joined' : 'placed'), entry, go: false, atOnce };
+  const value = { kind: /** @type {any} */ (same ? 'joined' : 'placed'), entry, go: false, atOnce, over: '' };
   if (same) {
     if (same.sum !== sum || same.owner !== owner) value.kind = 'clash';
     else if (!inLine(same)) return { put: [{ ...same, state: 'waiting', seq: nextSeq(entries), nextAt: 0, tries: 0 }], value };
     else value.atOnce = false;
     return { value };
   }
-  const bytes = entries.reduce((n, e) => n + e.size, size);
-  if (size > cfg.maxBody || entries.length >= cfg.maxEntries || bytes > cfg.maxBytes) {
+  // Its worker ended before it was told: a wish that a later one took the place of
+  // must not come back behind that one.
+  const { over = [] } = meta;
+  if (over.includes(key)) return { value: { ...value, atOnce: true, over: key } };
+  const last = older.at(-1);
+  const del = fresh.coalesce && last?.coalesce === fresh.coalesce && last.firstSentAt == null ? [last] : [];
+  older = older.filter((e) => !del.includes(e));
+  const kept = entries.filter((e) => !del.includes(e));
+  const bytes = kept.reduce((n, e) => n + e.size, size);
+  if (size > cfg.maxBody || kept.length >= cfg.maxEntries || bytes > cfg.maxBytes) {
     return { value: { ...value, kind: 'full', atOnce: older.length > 0 } };
   }
+  value.over = del[0]?.key ?? '';
   value.go = lock && known === owner && !older.length;
   if (value.go) value.entry = sending(entry, at);
   else if (known && known !== owner) entry.state = 'parked';
-  return { put: [value.entry], bodies: body ? [[key, body]] : [], meta: { ...meta, owner: known }, value };
+  return {
+    put: [value.entry],
+    bodies: body ? [[key, body]] : [],
+    del: del.map((e) => e.key),
+    meta: { ...meta, owner: known, over: [...over, ...del.map((e) => e.key)].slice(-20) },
+    value,
+  };
 }
 
 /**
@@ -202,5 +219,5 @@ export function hello({ entries, meta }, page, at) {
   const put = entries
     .filter((e) => e.owner === page.owner && /login|parked/.test(e.state) && (e.triedAt < page.since || ahead(e.triedAt)))
     .map((e) => ({ ...e, state: /** @type {const} */ ('waiting'), tries: 0, nextAt: e.notBefore }));
-  return { put, meta: { owner: page.owner, since: page.since, headers: page.headers }, value: true };
+  return { put, meta: { ...meta, owner: page.owner, since: page.since, headers: page.headers }, value: true };
 }

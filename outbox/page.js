@@ -6,7 +6,12 @@
 //   outbox.addEventListener('change', () => show(outbox.snapshot));
 //
 // From the element that asked bubble: outbox:queued {key}, outbox:delivered
-// {key, status, html}, outbox:refused {key, status, text}, outbox:unsaved {key}.
+// {key, status, html}, outbox:refused {key, status, text}, outbox:unsaved {key},
+// outbox:superseded {key}.
+//
+// data-outbox-coalesce="group" on what asks, or around it: of wishes of one group
+// that wait side by side, the last one is sent, and the others never. Only what was
+// certainly not sent is given up: what was tried once may have been done.
 
 import { headers as announce } from './announce.js';
 import { createAsker, wishRow } from './ask.js';
@@ -77,17 +82,18 @@ class Outbox extends EventTarget {
    * for later is answered 202 with X-Outbox-Queued and {"outbox":"queued"}.
    *
    * @param {string | URL} url
-   * @param {RequestInit & {label?: string, el?: string}} [init] label: what a
-   *   person calls it; el: the id of the row that shows it; an Idempotency-Key
+   * @param {RequestInit & {label?: string, el?: string, coalesce?: string}} [init] label: what a
+   *   person calls it; el: the id of the row that shows it; coalesce:
+   *   the group of wishes of which only the last one counts; an Idempotency-Key
    *   among the headers is taken as the intent's name
    * @returns {Promise<Response>}
    */
-  async fetch(url, { label = '', el = '', ...init } = {}) {
+  async fetch(url, { label = '', el = '', coalesce, ...init } = {}) {
     if (!owner || !changes((init.method ?? '').toUpperCase()) || !(controlled() || able)) return fetch(url, init);
     const headers = new Headers(init.headers);
     const key = headers.get('Idempotency-Key') ?? newKey();
     const asker = document.getElementById(el) ?? document.documentElement;
-    for (const [name, value] of Object.entries(page.begin({ key, label, el, asker }))) headers.set(name, value);
+    for (const [name, value] of Object.entries(page.begin({ key, label, el, coalesce, asker }))) headers.set(name, value);
     init.headers = headers;
     await flights.turn(key, String(url), init);
     try {
@@ -252,9 +258,9 @@ const page = {
    * @returns the headers that announce it
    */
   begin(who, nav) {
-    const { key, label, el, swap } = who;
+    const { key, label, el, swap, coalesce } = who;
     flights.begin(who, nav);
-    return announce({ key, owner: owner ?? '', label, el, swap });
+    return announce({ key, owner: owner ?? '', label, el, swap, coalesce });
   },
   /**
    * A plain form is on its way, and this page with it.

@@ -51,6 +51,7 @@ export function takeOverTime() {
  * @property {any} tab
  * @property {{kind: string, at: number, status?: number}[]} told
  * @property {boolean} odd it went a way on which the line's order does not hold
+ * @property {string} group
  * @property {boolean} again it came once more, as another request
  */
 
@@ -150,6 +151,7 @@ export function createBrowser({ kind, seed, mutant = '', config = {}, judge = {}
         /** @type {any} */
         change: (/** @type {any} */ fn) => transact((live) => base.change((s) => {
           const c = fn(mutant === 'owner check' ? anyOwner(s) : s);
+          if (mutant === 'memory of wishes that were given up' && c.meta) delete c.meta.over;
           if (b.trouble === 'quota' && c.bodies?.length) throw broken('QuotaExceededError');
           if (mutant === 'write-ahead' && c.bodies?.length) {
             clock.later(() => live() && void base.change(() => c), 20);
@@ -550,7 +552,7 @@ export function createBrowser({ kind, seed, mutant = '', config = {}, judge = {}
       }, cfg.softLimit + 2_000);
       try {
         const bare = { method: 'POST', body: init.body };
-        const r = await dispatch(tab, url + fragment({ key: tap.key, owner, back: '/' }), bare, true);
+        const r = await dispatch(tab, url + fragment({ key: tap.key, owner, back: '/', coalesce: tap.group }), bare, true);
         if (!me.alive) return;
         if (r.status === 204) return; // the page stays
         const to = r.headers.get('Location') ?? '';
@@ -589,12 +591,12 @@ export function createBrowser({ kind, seed, mutant = '', config = {}, judge = {}
         if (!owner) return; // nothing is announced then
         if (bad) server.refusals.set(body, 422);
         /** @type {Tap} */
-        const tap = { key, owner, body, nav: nav && tab.controlled, bad: last ? last.bad : bad, at: clock.real(), tab, told: [], odd: false, again: !!last };
+        const tap = { key, owner, body, nav: nav && tab.controlled, bad: last ? last.bad : bad, at: clock.real(), tab, told: [], odd: false, again: !!last, group: last ? last.group : group };
         b.taps.push(tap);
         const who = /** @type {any} */ ({ key, el: 'row', asker: null });
+        const coalesce = last ? last.group : group;
         flights.begin(who, tap.nav);
-        const init = { method: 'POST', body, headers: { ...announce({ key, owner, el: 'row' }), 'Content-Type': 'application/x-www-form-urlencoded' } };
-        void group;
+        const init = { method: 'POST', body, headers: { ...announce({ key, owner, el: 'row', coalesce }), 'Content-Type': 'application/x-www-form-urlencoded' } };
         if (tap.nav) return byForm(tap, init);
         return byScript(tap, init);
       },

@@ -11,7 +11,7 @@ import { inLine } from './waits.js';
 /** @typedef {ReturnType<typeof createBrowser>} Browser */
 
 /** What may be taken out of the composition; each must be found out. */
-export const mutants = ['write-ahead', 'lock', 'acknowledgement check', 'owner check', 'the server’s owner check', 'page timer', 'guard'];
+export const mutants = ['write-ahead', 'lock', 'acknowledgement check', 'owner check', 'the server’s owner check', 'page timer', 'guard', 'memory of wishes that were given up'];
 
 const kinds = /** @type {const} */ (['chromium', 'firefox', 'webkit']);
 const once = Object.keys(faults).filter((f) => f !== 'ok');
@@ -27,6 +27,7 @@ export function schedule(seed) {
   const steps = [{ do: 'browser', kind: pick(kinds), few: rnd() < 0.05 ? 3 : 0 }];
   // How often what happens, in this life.
   const times = rnd() < 0.9 ? 'near' : pick(['nights', 'clock']);
+  const grouped = pick([0, 0, 0.5, 0.9]);
   const calm = { tap: 10, wait: 6, fault: 4, net: 2, die: 3, open: 1, close: 0.5, show: 1, hide: 0.7, online: 0.5, sync: 0.5, decide: 0.5, kick: 0.3 };
   const rare = { login: pick([0, 0, 2]), expire: pick([0, 0, 1]), logout: pick([0, 0, 0.5]), kill: pick([0, 0.5]), update: pick([0, 0, 1]), store: pick([0, 0, 0, 1]), night: 0, clock: 0 };
   if (times === 'nights') rare.night = 1;
@@ -40,10 +41,18 @@ export function schedule(seed) {
     const tab = below(3);
     if (what === 'wait') steps.push(wait());
     else if (what === 'tap') {
-      steps.push({ do: 'tap', tab, nav: rnd() < 0.3, bad: rnd() < 0.1, again: rnd() < 0.1 });
+      steps.push({ do: 'tap', tab, nav: rnd() < 0.3, bad: rnd() < 0.1, again: rnd() < 0.1, group: rnd() < grouped ? pick(['g', 'h']) : '' });
       if (rnd() < 0.5) steps.push(wait());
     } else if (what === 'fault') steps.push({ do: 'fault', how: Array.from({ length: 1 + below(3) }, () => pick(once)) });
-    else if (what === 'net') steps.push({ do: 'net', how: rnd() < 0.4 ? 'ok' : pick(outages) }, { do: 'wait', ms: below(pick([2_000, 20_000, 120_000])) });
+    else if (what === 'net') {
+      steps.push({ do: 'net', how: rnd() < 0.4 ? 'ok' : pick(outages) });
+      // Wishes that lie side by side, for one to take the place of another.
+      for (let n = grouped && rnd() < 0.6 ? 2 + below(3) : 0; n > 0; n--) {
+        if (rnd() < 0.3) steps.push({ do: 'die', after: below(40) });
+        steps.push({ do: 'tap', tab, nav: rnd() < 0.2, group: rnd() < grouped ? 'g' : '' });
+      }
+      steps.push({ do: 'wait', ms: below(pick([2_000, 20_000, 120_000])) });
+    }
     else if (what === 'die') steps.push({ do: 'die', after: below(pick([6, 25, 60])) });
     else if (what === 'open') steps.push({ do: 'open', controlled: rnd() < 0.7 });
     else if (what === 'login') steps.push({ do: 'login', tab, who: pick(['A', 'B']), unseen: rnd() < 0.3 }, { do: 'wait', ms: below(400) });
@@ -70,11 +79,13 @@ function judge() {
   const found = /** @type {string[]} */ ([]);
   const seqs = new Map();
   const left = new Set();
+  const over = new Set();
   const note = (/** @type {any} */ ok, /** @type {string} */ what) => void (ok || found.push(what));
   return {
     found,
     seqs,
     left,
+    over,
     /** @param {Browser} b @param {any} s @param {any} c */
     commit(b, s, c) {
       const owner = (c.meta ?? s.meta).owner;
@@ -86,15 +97,19 @@ function judge() {
         if (e.state === 'ask' || e.state === 'refused') left.add(e.key);
         if (e.state !== 'sending' || e.attempts === old?.attempts) continue;
         note(e.firstSentAt != null, `I3: ${e.key} is sent without a time`);
+        note(!over.has(e.key), `${e.key} is sent, though a later wish has taken its place`);
         note(owner === e.owner, `I6: ${e.key} of ${e.owner} is sent while ${owner} is signed in`);
         if (e.attempts > 1 || known) continue;
-        note(!s.entries.some((/** @type {any} */ x) => x.owner === e.owner && x.seq < e.seq && inLine(x)), `I7: ${e.key} is sent though an older one waits`);
+        note(!s.entries.some((/** @type {any} */ x) => x.owner === e.owner && x.seq < e.seq && inLine(x) && !c.del?.includes(x.key)), `I7: ${e.key} is sent though an older one waits`);
         note(seqs.get(e.key) > (first.get(e.owner) ?? 0), `I7: the first send of ${e.key} is out of order`);
         first.set(e.owner, seqs.get(e.key));
       }
       for (const key of c.del ?? []) {
         const e = s.entries.find((/** @type {any} */ x) => x.key === key);
-        const known = !e || b.server.acknowledged.has(`${e.owner}\n${key}`) || b.decided.has(key);
+        // The same group, the same owner, and nothing of it was ever sent.
+        const next = e?.firstSentAt == null && c.put?.find((/** @type {any} */ x) => e?.coalesce && x.coalesce === e.coalesce && x.owner === e.owner);
+        if (next) over.add(key);
+        const known = next || !e || b.server.acknowledged.has(`${e.owner}\n${key}`) || b.decided.has(key);
         note(known, `I5: ${key} is deleted without an acknowledgement`);
       }
     },
@@ -118,7 +133,7 @@ function judge() {
       const done = b.server.effects.some((e) => e.key === key);
       const kept = b.disk.entries.get(key);
       if (kind === 'delivered' || (kind === 'answer' && status < 400)) note(done, `${key}: "done" is said before it is`);
-      if (kind === 'queued') note(kept || b.server.acknowledged.has(`${tap.owner}\n${key}`) || b.decided.has(key), `${key}: "it waits" is said, but it is not kept`);
+      if (kind === 'queued') note(kept || over.has(key) || b.server.acknowledged.has(`${tap.owner}\n${key}`) || b.decided.has(key), `${key}: "it waits" is said, but it is not kept`);
       // A store that cannot be read may hold what was put there before.
       const unread = b.trouble || b.clock.real() - b.lastTrouble < 10_000;
       if ((kind === 'unsaved' || kind === 'failed') && !unread) note(!kept || !inLine(kept), `${key}: "not saved" is said, but it is kept and will be sent`);
@@ -136,7 +151,7 @@ export async function run(steps, { seed, mutant = '' }) {
   const j = judge();
   const b = createBrowser({ kind: set.kind, seed, mutant, judge: j, config: set.few ? { maxEntries: set.few } : {} });
   run.clock?.(b);
-  const sum = { taps: 0, effects: 0, requests: 0, deaths: 0, steps: 0, odd: 0 };
+  const sum = { superseded: 0, taps: 0, effects: 0, requests: 0, deaths: 0, steps: 0, odd: 0 };
   try {
     b.openTab();
     await b.clock.go(1);
@@ -153,7 +168,7 @@ export async function run(steps, { seed, mutant = '' }) {
   } finally {
     b.kill();
   }
-  Object.assign(sum, { taps: b.taps.length, effects: b.server.effects.length, requests: b.server.requests.length, deaths: b.deaths, steps: b.steps, odd: b.taps.filter((t) => t.odd).length });
+  Object.assign(sum, { superseded: j.over.size, taps: b.taps.length, effects: b.server.effects.length, requests: b.server.requests.length, deaths: b.deaths, steps: b.steps, odd: b.taps.filter((t) => t.odd).length });
   return { error: '', sum };
 }
 /** @type {((b: Browser) => void) | undefined} */
@@ -299,6 +314,10 @@ function verdict(b, j) {
     const { key, told, owner } = tap;
     const n = effects.filter((e) => e.key === key).length;
     if (b.decided.has(key)) continue;
+    if (j.over.has(key)) {
+      must(n === 0 || tap.odd, `${key} was done, though a later wish had taken its place`);
+      continue;
+    }
     const kept = b.disk.entries.get(key);
     const said = told.map((t) => t.kind);
     const shown = told.some((t) => t.kind === 'refused' || (t.kind === 'answer' && Number(t.status) >= 400));
