@@ -54,6 +54,7 @@ export function createOutbox({
   /** @type {Promise<void> | null} */
   let waiter = null;
   let resetAsked = false;
+  let smallAsked = false;
   // A login or logout is under way; known here at once, and to others through
   // the store.
   let paused = false;
@@ -327,13 +328,13 @@ export function createOutbox({
     return goOn;
   }
 
-  /** Works the line off from its head. The lock is held. @param {boolean} reset */
-  async function run(reset) {
+  /** Works the line off from its head. The lock is held. @param {boolean} reset @param {boolean} [small] */
+  async function run(reset, small) {
     const until = now() + cfg.slice;
     for (;;) {
       const mark = order;
       const stop = paused || now() > until;
-      const { entry, again, headers } = stop ? { entry: null } : await store.change((s) => take(s, { at: now(), reset, cfg }), { strict: true });
+      const { entry, again, headers } = stop ? { entry: null } : await store.change((s) => take(s, { at: now(), reset, small, cfg }), { strict: true });
       if (entry) {
         if (!(await deliver(entry, await store.body(entry.key), headers))) return;
         reset = true; // our server is there
@@ -349,15 +350,17 @@ export function createOutbox({
    * it will see all that is put down until its turn comes.
    *
    * @param {boolean} [reset] do not wait for the back-off to end
+   * @param {boolean} [small] a page sends the big ones
    */
-  function flush(reset = false) {
+  function flush(reset = false, small = false) {
     resetAsked ||= reset;
+    smallAsked = small;
     waiter ??= locks
       .request(cfg.name, {}, () => {
         waiter = null;
         reset = resetAsked;
         resetAsked = false;
-        return run(reset);
+        return run(reset, smallAsked);
       })
       .catch(() => {
         waiter = null;

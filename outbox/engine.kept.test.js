@@ -431,6 +431,44 @@ test('a flush is cut into slices: after 20 s it begins nothing more, and what is
   assert.deepEqual(bodies(w), ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9']);
 });
 
+test('4.5: a big one is left to the page that says it sends it, and is sent by any program that is asked without a page', async () => {
+  const w = world({ config: { bigBody: 10 } });
+  const worker = w.program();
+  const page = w.program();
+  w.net = 'refuse';
+  worker.tap('x'.repeat(11));
+  worker.tap('small');
+  await w.clock.go(10);
+  w.net = 'ok';
+  void worker.outbox.flush(true, true);
+  await w.clock.go(10);
+  assert.deepEqual([w.server.requests.length, w.entries().map((e) => e.state)], [0, ['waiting', 'waiting']], 'nothing is let past it');
+  void page.outbox.flush(true);
+  await w.clock.go(10);
+  assert.deepEqual(bodies(w), ['x'.repeat(11), 'small']);
+
+  w.net = 'refuse';
+  worker.tap('y'.repeat(11));
+  await w.clock.go(10);
+  w.net = 'ok';
+  void worker.outbox.flush(true);
+  await w.clock.go(10);
+  assert.equal(w.entries().length, 0);
+});
+
+test('4.4: twenty megabytes in all, and no more', async () => {
+  const w = world({ config: { maxBytes: 10 } });
+  const a = w.program();
+  w.net = 'refuse';
+  const kinds = [];
+  for (const b of ['123456', '7890', 'x']) {
+    const t = a.tap(b);
+    await w.clock.go(10);
+    kinds.push(t.result.kind);
+  }
+  assert.deepEqual(kinds, ['queued', 'queued', 'unsaved']);
+});
+
 test('scenario 28: a 403 of nobody we know waits, and goes with the header that the page gives anew', async () => {
   const w = world();
   const a = w.program();
@@ -556,7 +594,7 @@ test('4.8: a wish whose place was taken while its page waited for the answer of 
   assert.equal(t.result, null);
   const last = a.tap('undo', { coalesce: 'row' });
   await w.clock.go(10);
-  assert.equal(t.result.kind, 'queued');
+  assert.equal(t.result?.kind, 'queued');
   w.net = 'ok';
   await w.clock.go(10_000);
   assert.deepEqual([last.result.kind, bodies(w)], ['answer', ['first', 'undo']]);

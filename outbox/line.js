@@ -3,7 +3,7 @@
 // Pure functions over what one transaction has read; each returns what that
 // transaction is to write. engine.js runs them.
 
-import { inLine, waiting } from './waits.js';
+import { headOf, inLine, waiting } from './waits.js';
 
 /** @typedef {import('./types.js').Entry} Entry */
 /** @typedef {import('./types.js').Stored} Stored */
@@ -30,6 +30,7 @@ export const defaults = {
   maxAge: 0, // of an entry that was never sent; 0: none
   oddLimit: 8,
   maxBody: 1 << 20,
+  bigBody: 64 << 10, // over it, a page sends it again where there is one: it lives for longer than a worker
   maxEntries: 200,
   maxBytes: 20 << 20,
   maxHTML: 64 << 10, // of a delivered answer that pages are shown
@@ -132,13 +133,14 @@ export function place({ entries, meta }, fresh, body, { at, lock, cfg }) {
  * holds the lock, so an entry found in "sending" is an orphan: its sender died.
  *
  * @param {Stored} stored
- * @param {{at: number, reset: boolean, cfg: Config}} by reset: do not wait for the back-off
+ * @param {{at: number, reset: boolean, small?: boolean, cfg: Config}} by reset: do
+ *   not wait for the back-off; small: leave big ones to somebody else
  * @returns {Change<{entry: Entry | null, again?: boolean, headers?: Record<string, string>}>}
  *   again: the head has left the line; look at the next
  */
-export function take({ entries, meta }, { at, reset, cfg }) {
-  const head = meta.owner && entries.find((e) => e.owner === meta.owner && inLine(e));
-  if (!head || /login|parked/.test(head.state)) return { value: { entry: null } };
+export function take({ entries, meta }, { at, reset, small, cfg }) {
+  const head = meta.owner && headOf(entries, meta.owner);
+  if (!head || /login|parked/.test(head.state) || (small && head.size > cfg.bigBody)) return { value: { entry: null } };
   const entry = reset ? { ...head, tries: 0, nextAt: head.notBefore } : head;
   // Further ahead than any wait of ours means that the clock was set back.
   const ahead = entry.nextAt - at;

@@ -17,7 +17,10 @@ export const memory = () => ({ entries: new Map(), bodies: new Map(), meta: {} }
  */
 function flat(x) {
   const own = { ...x };
-  for (const name in own) if (Object(own[name]) === own[name]) own[name] = structuredClone(own[name]);
+  for (const name in own) {
+    const v = own[name];
+    if (typeof v === 'object' || typeof v === 'function') own[name] = v && Object.getPrototypeOf(v) === Object.prototype ? flat(v) : structuredClone(v);
+  }
   return own;
 }
 

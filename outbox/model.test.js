@@ -20,7 +20,7 @@ const mutants = {
   lock: /./,
   'acknowledgement check': /I5|lost|before it is/,
   'owner check': /I6|foreign/,
-  'the server’s owner check': /foreign|I5/,
+  'the server’s owner check': /foreign|I5|doubled/,
   'page timer': /stuck/,
   guard: /doubled/,
   [rare]: /taken its place/,

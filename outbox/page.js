@@ -21,11 +21,11 @@ import { watchHtmx } from './htmx.js';
 import { createIntents } from './intent.js';
 import { changes } from './paths.js';
 import { summary } from './summary.js';
-import { inLine, nextKick } from './waits.js';
+import { headOf, inLine, nextKick } from './waits.js';
 
 const meta = (/** @type {string} */ name) => document.querySelector(`meta[name="${name}"]`)?.getAttribute('content');
 const said = JSON.parse(meta('outbox-config') || '{}');
-const cfg = { prefix: '/outbox/', scope: '/', softLimit: 8_000, maxBody: 1 << 20, keyField: '_key', queuedHeader: 'X-Outbox-Queued', kickEvery: 5_000, ...said };
+const cfg = { prefix: '/outbox/', scope: '/', softLimit: 8_000, maxBody: 1 << 20, bigBody: 64 << 10, keyField: '_key', queuedHeader: 'X-Outbox-Queued', kickEvery: 5_000, ...said };
 // Absent: the page does not know who is signed in; empty: nobody is.
 const owner = meta('outbox-owner');
 // Whose line is shown: where the page does not know, the worker's.
@@ -126,7 +126,7 @@ function local() {
  */
 function share(m) {
   hear(m);
-  if (m.pending !== 0) void workers?.getRegistration().then((r) => r?.active?.postMessage({ type: 'flush', tell: true }), () => {});
+  if (m.pending !== 0) void workers?.getRegistration().then((r) => r?.active?.postMessage({ type: 'flush', tell: true, small: true }), () => {});
 }
 
 /** @param {string} url @param {RequestInit} init */
@@ -156,7 +156,14 @@ async function decide(what, key) {
 async function kick(reset, tell) {
   expect();
   const told = { owner, since, headers: cfg.headers };
-  if (controlled()) return workers.controller?.postMessage({ type: 'flush', ...told, reset, tell });
+  if (controlled()) {
+    // What is big takes longer than some workers live.
+    const small = (headOf(entries, whose)?.size ?? 0) > cfg.bigBody;
+    const post = (/** @type {boolean} */ small) => workers.controller?.postMessage({ type: 'flush', ...told, reset, tell, small });
+    post(small);
+    if (small) void local().then((l) => l.outbox.flush(reset)).catch(() => post(false));
+    return;
+  }
   if (!able || owner == null) return;
   const l = await local();
   await l.outbox.greet({ ...told, owner });

@@ -14,7 +14,7 @@ import { memory, memoryStore } from './memory.store.js';
 import { deny } from './paths.js';
 import { respond } from './respond.js';
 import { fakeClock, fakeLocks, fakeServer, faults, random, reply } from './sim.js';
-import { inLine, nextKick } from './waits.js';
+import { headOf, inLine, nextKick } from './waits.js';
 import { attach } from './worker.js';
 
 const origin = 'https://app.test';
@@ -35,6 +35,15 @@ export function takeOverTime() {
   g.clearTimeout = (/** @type {any} */ id) => now.clock.never(id);
   Date.now = () => now.clock.now();
   Math.random = () => now.rnd();
+  // node's own is slow to make.
+  g.AbortController = class {
+    /** @type {() => void} */
+    end = () => {};
+    signal = { addEventListener: (/** @type {string} */ _type, /** @type {() => void} */ fn) => (this.end = fn) };
+    abort() {
+      this.end();
+    }
+  };
   crypto.randomUUID = () => `0-0-0-0-${++ids}`;
   console.error = () => {};
   return (/** @type {typeof now} */ b) => (now = b);
@@ -65,6 +74,7 @@ export function createBrowser({ kind, seed, mutant = '', config = {}, judge = {}
   const disk = Object.assign(memory(), { version: 1 });
   const base = memoryStore(disk);
   const server = fakeServer(clock);
+  config = { bigBody: 40, ...config }; // else every life would carry megabytes
   const cfg = { ...defaults, kickEvery: 5_000, ...config };
   server.retention = cfg.retention + 60_000;
   server.guarded = mutant !== 'guard';
@@ -452,7 +462,7 @@ export function createBrowser({ kind, seed, mutant = '', config = {}, judge = {}
     /** @param {any} m */
     function share(m) {
       hear(m);
-      if (me.alive && m.pending !== 0) worker().fire('message', { data: { type: 'flush', tell: true }, source: null });
+      if (me.alive && m.pending !== 0) worker().fire('message', { data: { type: 'flush', tell: true, small: true }, source: null });
     }
 
     /** @param {string} to @param {any} init */
@@ -472,7 +482,10 @@ export function createBrowser({ kind, seed, mutant = '', config = {}, judge = {}
       expect();
       if (tab.controlled) {
         const source = { postMessage: (/** @type {any} */ m) => void Promise.resolve().then(() => tab.hear(m)) };
-        return void worker().fire('message', { data: { type: 'flush', owner, since, reset, tell: all }, source });
+        const small = (headOf(entries, owner)?.size ?? 0) > cfg.bigBody;
+        worker().fire('message', { data: { type: 'flush', owner, since, reset, tell: all, small }, source });
+        if (small) void local().flush(reset);
+        return;
       }
       await local().greet({ owner, since }).catch(() => {});
       void local().flush(reset);
@@ -583,11 +596,11 @@ export function createBrowser({ kind, seed, mutant = '', config = {}, judge = {}
       kick,
       load,
       decide: createDecisions({ store: me.store, locks: me.locks, fetch: me.fetch, newKey: decidedKey, config }),
-      /** @param {{nav?: boolean, bad?: boolean, again?: boolean, group?: string}} how */
-      tap({ nav = false, bad = false, again = false, group = '' }) {
+      /** @param {{nav?: boolean, bad?: boolean, again?: boolean, group?: string, big?: boolean}} how */
+      tap({ nav = false, bad = false, again = false, group = '', big = false }) {
         const last = again && b.taps.findLast((t) => t.tab === tab && !t.told.length && !t.nav);
         const key = last ? last.key : `k${++keys}`;
-        const body = last ? last.body : `_key=${key}&text=${bad ? 'bad' : 'x'}`;
+        const body = last ? last.body : `_key=${key}&text=${bad ? 'bad' : 'x'}${big ? 'x'.repeat(cfg.bigBody) : ''}`;
         if (!owner) return; // nothing is announced then
         if (bad) server.refusals.set(body, 422);
         /** @type {Tap} */

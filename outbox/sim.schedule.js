@@ -41,7 +41,7 @@ export function schedule(seed) {
     const tab = below(3);
     if (what === 'wait') steps.push(wait());
     else if (what === 'tap') {
-      steps.push({ do: 'tap', tab, nav: rnd() < 0.3, bad: rnd() < 0.1, again: rnd() < 0.1, group: rnd() < grouped ? pick(['g', 'h']) : '' });
+      steps.push({ do: 'tap', tab, nav: rnd() < 0.3, bad: rnd() < 0.1, again: rnd() < 0.1, big: rnd() < 0.15, group: rnd() < grouped ? pick(['g', 'h']) : '' });
       if (rnd() < 0.5) steps.push(wait());
     } else if (what === 'fault') steps.push({ do: 'fault', how: Array.from({ length: 1 + below(3) }, () => pick(once)) });
     else if (what === 'net') {

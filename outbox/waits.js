@@ -20,6 +20,15 @@ export function waiting(line, at, softLimit) {
 }
 
 /**
+ * Whose turn it is.
+ *
+ * @template {{owner: string, state: import('./types.js').State}} E
+ * @param {E[]} entries in order
+ * @param {string} owner
+ */
+export const headOf = (entries, owner) => entries.find((e) => e.owner === owner && inLine(e));
+
+/**
  * In how many milliseconds a page that is seen is to kick the worker, which does
  * not wake by itself; null: nothing of this owner is unsent, as far as is known.
  *
@@ -30,7 +39,7 @@ export function waiting(line, at, softLimit) {
  * @param {boolean} asked the last kick is not answered: a worker that ended at it says nothing
  */
 export function nextKick(entries, owner, at, every, asked) {
-  const head = entries.find((e) => e.owner === owner && inLine(e));
+  const head = headOf(entries, owner);
   if (!head) return asked ? every : null;
   const wait = head.state === 'sending' ? every : head.nextAt - at;
   return Math.min(every, wait > 0 ? wait + 10 : 1_000);
