@@ -170,7 +170,10 @@ test('4.6: while anything of the person is unsent, a page that is seen kicks at 
     [[entry({})], 0, false, 1_010],
     [[entry({})], 0, true, 1_010],
     [[entry({ nextAt: 60_000 })], 0, false, 5_000],
-    [[entry({ state: 'sending' })], 0, false, 5_000],
+    [[entry({ state: 'sending' })], 2_000, false, 5_000],
+    [[entry({ state: 'login' })], 2_000, false, 5_000],
+    [[entry({ state: 'parked' })], 2_000, false, 5_000],
+    [[entry({ state: 'stuck' })], 2_000, false, 1_000],
     [[entry({})], 2_000, false, 1_000],
     [[entry({ nextAt: 60_000 }), entry({})], 0, false, 5_000],
   ])) {

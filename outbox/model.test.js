@@ -47,8 +47,12 @@ function work() {
     ({ job, ok, no } = more);
     w.postMessage(job);
   });
+  const limit = setTimeout(() => w.terminate(), MODEL_LIVES ? 3_600_000 : 110_000);
   w.on('error', (e) => no(e));
-  w.on('exit', () => no(new Error('the thread ended without a result')));
+  w.on('exit', () => {
+    clearTimeout(limit);
+    no(new Error('the thread ended without a result'));
+  });
   w.postMessage(job);
 }
 

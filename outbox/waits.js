@@ -41,6 +41,6 @@ export const headOf = (entries, owner) => entries.find((e) => e.owner === owner 
 export function nextKick(entries, owner, at, every, asked) {
   const head = headOf(entries, owner);
   if (!head) return asked ? every : null;
-  const wait = head.state === 'sending' ? every : head.nextAt - at;
+  const wait = /waiting|stuck/.test(head.state) ? head.nextAt - at : every;
   return Math.min(every, wait > 0 ? wait + 10 : 1_000);
 }
