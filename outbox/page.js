@@ -157,12 +157,12 @@ async function kick(reset, tell) {
   expect();
   const told = { owner, since, headers: cfg.headers };
   if (controlled()) {
-    // What is big takes longer than some workers live.
-    const small = (headOf(entries, whose)?.size ?? 0) > cfg.bigBody;
-    const post = (/** @type {boolean} */ small) => workers.controller?.postMessage({ type: 'flush', ...told, reset, tell, small });
-    post(small);
-    if (small) void local().then((l) => l.outbox.flush(reset)).catch(() => post(false));
-    return;
+    // What is big takes longer than some workers live. A page of an older version
+    // may find the store closed to it.
+    const big = (headOf(entries, whose)?.size ?? 0) > cfg.bigBody && (await local().catch(() => null))?.outbox;
+    const small = big && (await big.state()).stored;
+    workers.controller?.postMessage({ type: 'flush', ...told, reset, tell, small });
+    return small && big.flush(reset);
   }
   if (!able || owner == null) return;
   const l = await local();

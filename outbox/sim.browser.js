@@ -161,7 +161,6 @@ export function createBrowser({ kind, seed, mutant = '', config = {}, judge = {}
         /** @type {any} */
         change: (/** @type {any} */ fn) => transact((live) => base.change((s) => {
           const c = fn(mutant === 'owner check' ? anyOwner(s) : s);
-          if (mutant === 'memory of wishes that were given up' && c.meta) delete c.meta.over;
           if (b.trouble === 'quota' && c.bodies?.length) throw broken('QuotaExceededError');
           if (mutant === 'write-ahead' && c.bodies?.length) {
             clock.later(() => live() && void base.change(() => c), 20);
@@ -482,7 +481,8 @@ export function createBrowser({ kind, seed, mutant = '', config = {}, judge = {}
       expect();
       if (tab.controlled) {
         const source = { postMessage: (/** @type {any} */ m) => void Promise.resolve().then(() => tab.hear(m)) };
-        const small = (headOf(entries, owner)?.size ?? 0) > cfg.bigBody;
+        const small = (headOf(entries, owner)?.size ?? 0) > cfg.bigBody && (await local().state()).stored;
+        if (!me.alive) return;
         worker().fire('message', { data: { type: 'flush', owner, since, reset, tell: all, small }, source });
         if (small) void local().flush(reset);
         return;

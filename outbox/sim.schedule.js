@@ -10,9 +10,6 @@ import { inLine } from './waits.js';
 /** @typedef {{do: string, [name: string]: any}} Step */
 /** @typedef {ReturnType<typeof createBrowser>} Browser */
 
-/** What may be taken out of the composition; each must be found out. */
-export const mutants = ['write-ahead', 'lock', 'acknowledgement check', 'owner check', 'the server’s owner check', 'page timer', 'guard', 'memory of wishes that were given up'];
-
 const kinds = /** @type {const} */ (['chromium', 'firefox', 'webkit']);
 const once = Object.keys(faults).filter((f) => f !== 'ok');
 const outages = ['502', '503', 'refuse', 'blackhole', 'portal', 'firewall', 'redirect', '504', '500', 'very slow'];
