@@ -2,7 +2,7 @@
 SUITE = go run ./internal/integration/cmd/suite
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-go test-js types lint browsers demo soak sweep bench install
+.PHONY: help test test-go test-js types lint browsers model demo soak sweep bench install
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,8 +22,13 @@ types: ## tsc --checkJs over every script
 lint: ## gofmt, go vet, staticcheck
 	@$(SUITE) format vet staticcheck
 
-browsers: ## the browser tests whole: every scenario on every engine
+browsers: ## the browser tests whole: every scenario on every engine, and the outbox's lives
 	@ONCEWARD_BROWSERS=all $(SUITE) browsers
+	@$(MAKE) --no-print-directory model
+
+model: ## ten thousand random lives of the outbox in a simulated browser (about two minutes; MODEL_LIVES=…)
+	@$(SUITE) -install js
+	@MODEL_LIVES=$${MODEL_LIVES:-10000} node --test outbox/model.test.js
 
 demo: ## the same taps over the same bad network, without Onceward and with it (about two minutes; in Russian if LANG is)
 	@$(SUITE) -install browsers

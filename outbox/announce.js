@@ -9,17 +9,18 @@ const encode = (text) => encodeURIComponent(text).replace(/\./g, '%2E');
  * What a form's action ends with when its submission is announced. A fragment is
  * seen by the worker and never leaves the browser.
  *
- * @param {{key: string, owner: string, back: string, label?: string, el?: string}} a
+ * @param {{key: string, owner: string, back: string, label?: string, el?: string, coalesce?: string}} a
  */
-export function fragment({ key, owner, back, label = '', el = '' }) {
-  return '#outbox=' + [key, owner, back, ...(label || el ? [label, el] : [])].map(encode).join('.');
+export function fragment({ key, owner, back, label = '', el = '', coalesce = '' }) {
+  const more = coalesce ? [label, el, coalesce] : label || el ? [label, el] : [];
+  return '#outbox=' + [key, owner, back, ...more].map(encode).join('.');
 }
 
 /**
  * The headers that announce a request made by a script. Of these only the key
  * and the owner go on to the server.
  *
- * @param {{key: string, owner: string, label?: string, el?: string, swap?: string}} a
+ * @param {{key: string, owner: string, label?: string, el?: string, swap?: string, coalesce?: string}} a
  */
 export function headers({ key, owner, ...rest }) {
   /** @type {Record<string, string>} */

@@ -26,7 +26,7 @@ test('key: no header is no key', () => assert.equal(parseKey(null), null));
 for (const c of vectors('fragments').cases) {
   test(`fragment: ${c.name}`, () => {
     assert.equal(fragment(c.announcement), c.fragment);
-    assert.deepEqual(parseFragment(c.fragment), { label: '', el: '', ...c.announcement });
+    assert.deepEqual(parseFragment(c.fragment), { label: '', el: '', coalesce: '', ...c.announcement });
   });
 }
 test('fragment: others announce nothing', () => {
@@ -34,8 +34,8 @@ test('fragment: others announce nothing', () => {
 });
 
 test('a request with a key and an owner is ours (R27, R33)', () => {
-  const a = announced(request({ headers: headers({ key: 'k1', owner: 'u1', label: 'Хлеб', el: 'task-5', swap: 'outerHTML #task-5' }) }), site);
-  assert.deepEqual(a, { key: 'k1', owner: 'u1', url: 'https://app.test/tasks', nav: false, back: '', label: 'Хлеб', el: 'task-5', swap: 'outerHTML #task-5' });
+  const a = announced(request({ headers: headers({ key: 'k1', owner: 'u1', label: 'Хлеб', el: 'task-5', swap: 'outerHTML #task-5', coalesce: 'group 5' }) }), site);
+  assert.deepEqual(a, { key: 'k1', owner: 'u1', url: 'https://app.test/tasks', nav: false, back: '', label: 'Хлеб', el: 'task-5', swap: 'outerHTML #task-5', coalesce: 'group 5' });
 });
 
 test('a form navigation with the fragment is ours, and its URL is the bare one', () => {

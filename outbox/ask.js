@@ -76,6 +76,7 @@ export function createAsker({ owner, cfg, intents }) {
         asker: el,
         el: idOf(el.closest('[data-outbox-row]') ?? target ?? el),
         label: labelOf(by ?? el, form),
+        coalesce: el.closest('[data-outbox-coalesce]')?.getAttribute('data-outbox-coalesce') ?? '',
         swap: !style || !idOf(target) ? '' : `${style} #${CSS.escape(idOf(target))}`,
         announce: !!owner && !secret && (!multipart || marked === 'on') && size <= cfg.maxBody,
       };

@@ -54,6 +54,7 @@ export function createOutbox({
   /** @type {Promise<void> | null} */
   let waiter = null;
   let resetAsked = false;
+  let smallAsked = false;
   // A login or logout is under way; known here at once, and to others through
   // the store.
   let paused = false;
@@ -151,7 +152,13 @@ export function createOutbox({
       const entry = newEntry(req, body);
       const over = await locks.request(cfg.name, { ifAvailable: true }, async (lock) => {
         const by = { at: now(), lock: !!lock && !paused, cfg };
-        const spot = await within(store.change((s) => place(s, entry, body, by), { strict: true }), cfg.storeLimit).catch(() => null);
+        let late = false; // it must not be kept after the person was told that it is not
+        const put = store.change((s) => {
+          if (late || !lives.has(live)) throw 0;
+          return place(s, entry, body, by);
+        }, { strict: true });
+        const spot = await within(put, cfg.storeLimit, () => (late = true)).catch(() => null);
+        if (!spot && !lives.has(live)) return true;
         const kept = spot && /ed$/.test(spot.kind);
         if (kept) {
           live.order = ++order;
@@ -159,10 +166,11 @@ export function createOutbox({
         }
         placed();
         if (!kept) return unprotected(entry, body, live, spot);
-        if (spot.atOnce) {
-          live.close({ kind: 'queued' });
-          void announce(); // its row is to say so, whatever stands before it
-        }
+        const { over } = spot;
+        for (const l of [...lives]) if (l.key === over) l.close({ kind: 'queued' });
+        if (spot.atOnce) live.close({ kind: 'queued' });
+        // Its row is to say so, whatever stands before it.
+        if (spot.atOnce || over) void announce(over ? [{ ...about(entry), key: over, kind: 'superseded' }] : []);
         if (!lock) return false;
         if (!spot.go || (await deliver(spot.entry, body))) await run(true);
         return true;
@@ -196,10 +204,10 @@ export function createOutbox({
   }
 
   /** @param {import('./types.js').Asked} req @param {ArrayBuffer | null} body @returns {Entry} */
-  function newEntry({ key, owner, method, url, headers, referrer = '', nav = false, back = '', label = '', el = '', swap = '' }, body) {
+  function newEntry({ key, owner, method, url, headers, referrer = '', nav = false, back = '', label = '', el = '', swap = '', coalesce = '' }, body) {
     const kept = keptHeaders(headers);
     return {
-      seq: 0, key, owner, method, url, headers: kept, referrer, nav, back, label, el, swap,
+      seq: 0, key, owner, method, url, headers: kept, referrer, nav, back, label, el, swap, coalesce,
       text: readable(kept['content-type'], body), size: body?.byteLength ?? 0, sum: checksum(body),
       createdAt: now(), firstSentAt: null, triedAt: 0, attempts: 0, tries: 0, timeouts: 0, odd: 0, stuck: false,
       told: false, shown: false, nextAt: 0, notBefore: 0, state: 'waiting', reason: '', lastStatus: 0, lastText: '',
@@ -320,13 +328,13 @@ export function createOutbox({
     return goOn;
   }
 
-  /** Works the line off from its head. The lock is held. @param {boolean} reset */
-  async function run(reset) {
+  /** Works the line off from its head. The lock is held. @param {boolean} reset @param {boolean} [small] */
+  async function run(reset, small) {
     const until = now() + cfg.slice;
     for (;;) {
       const mark = order;
       const stop = paused || now() > until;
-      const { entry, again, headers } = stop ? { entry: null } : await store.change((s) => take(s, { at: now(), reset, cfg }), { strict: true });
+      const { entry, again, headers } = stop ? { entry: null } : await store.change((s) => take(s, { at: now(), reset, small, cfg }), { strict: true });
       if (entry) {
         if (!(await deliver(entry, await store.body(entry.key), headers))) return;
         reset = true; // our server is there
@@ -342,15 +350,17 @@ export function createOutbox({
    * it will see all that is put down until its turn comes.
    *
    * @param {boolean} [reset] do not wait for the back-off to end
+   * @param {boolean} [small] a page sends the big ones
    */
-  function flush(reset = false) {
+  function flush(reset = false, small = false) {
     resetAsked ||= reset;
+    smallAsked = small;
     waiter ??= locks
       .request(cfg.name, {}, () => {
         waiter = null;
         reset = resetAsked;
         resetAsked = false;
-        return run(reset);
+        return run(reset, smallAsked);
       })
       .catch(() => {
         waiter = null;

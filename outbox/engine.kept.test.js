@@ -73,6 +73,23 @@ test('scenario 32: a clock set forward or back never runs a sent one again by it
   }
 });
 
+test('scenario 32: a login is known as one by a clock that was set back since', async () => {
+  const w = world();
+  const a = w.program();
+  await a.outbox.greet({ owner: 'A', since: w.clock.now() });
+  w.server.session = '';
+  a.tap('1');
+  await w.clock.go(10);
+  assert.equal(w.entries()[0].state, 'login');
+  w.clock.set(-3 * 86_400_000);
+  w.disk.entries.get('k-1').firstSentAt = w.clock.now();
+  w.server.session = 'A';
+  await a.outbox.greet({ owner: 'A', since: w.clock.now() });
+  void a.outbox.flush(true);
+  await w.clock.go(10);
+  assert.deepEqual([bodies(w), w.entries()], [['1'], []]);
+});
+
 test('a small correction of the clock asks nobody', async () => {
   const w = world();
   const a = w.program();
@@ -258,6 +275,29 @@ test('a store that does not answer counts as broken: no "it waits" for what is n
   assert.equal(t.result.kind, 'unsaved');
 });
 
+test('W24: what the person was told is not saved is not kept afterwards, when a slow store or a slow body comes at last', async () => {
+  for (const body of [false, true]) {
+    const w = world();
+    const a = w.program();
+    w.net = 'refuse';
+    /** @type {() => void} */
+    let go = () => {};
+    const slow = new Promise((ok) => (go = () => ok(new TextEncoder().encode('1').buffer)));
+    const { change } = a.store;
+    if (!body) a.store.change = async (/** @type {any} */ fn, /** @type {any} */ opts) => (await slow, change(fn, opts));
+    const t = a.tap('1', body ? { body: slow } : {});
+    await w.clock.go(body ? 8_000 : 3_000);
+    assert.equal(t.result.kind, 'unsaved');
+    go();
+    a.store.change = change;
+    await w.clock.go(1_000);
+    w.net = 'ok';
+    void a.outbox.flush(true);
+    await w.clock.go(1_000);
+    assert.deepEqual([w.entries(), w.server.requests], [[], []], String(body));
+  }
+});
+
 test('over the limits: clearly not kept, and the line is not overtaken', async () => {
   const w = world({ config: { maxBody: 10, maxEntries: 2 } });
   const a = w.program();
@@ -391,6 +431,44 @@ test('a flush is cut into slices: after 20 s it begins nothing more, and what is
   assert.deepEqual(bodies(w), ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9']);
 });
 
+test('4.5: a big one is left to the page that says it sends it, and is sent by any program that is asked without a page', async () => {
+  const w = world({ config: { bigBody: 10 } });
+  const worker = w.program();
+  const page = w.program();
+  w.net = 'refuse';
+  worker.tap('x'.repeat(11));
+  worker.tap('small');
+  await w.clock.go(10);
+  w.net = 'ok';
+  void worker.outbox.flush(true, true);
+  await w.clock.go(10);
+  assert.deepEqual([w.server.requests.length, w.entries().map((e) => e.state)], [0, ['waiting', 'waiting']], 'nothing is let past it');
+  void page.outbox.flush(true);
+  await w.clock.go(10);
+  assert.deepEqual(bodies(w), ['x'.repeat(11), 'small']);
+
+  w.net = 'refuse';
+  worker.tap('y'.repeat(11));
+  await w.clock.go(10);
+  w.net = 'ok';
+  void worker.outbox.flush(true);
+  await w.clock.go(10);
+  assert.equal(w.entries().length, 0);
+});
+
+test('4.4: twenty megabytes in all, and no more', async () => {
+  const w = world({ config: { maxBytes: 10 } });
+  const a = w.program();
+  w.net = 'refuse';
+  const kinds = [];
+  for (const b of ['123456', '7890', 'x']) {
+    const t = a.tap(b);
+    await w.clock.go(10);
+    kinds.push(t.result.kind);
+  }
+  assert.deepEqual(kinds, ['queued', 'queued', 'unsaved']);
+});
+
 test('scenario 28: a 403 of nobody we know waits, and goes with the header that the page gives anew', async () => {
   const w = world();
   const a = w.program();
@@ -462,4 +540,83 @@ test('a tap that is answered at once is never told as waiting', async () => {
   assert.equal((await a.outbox.state()).pending, 0);
   await w.clock.go(7_000);
   assert.ok(w.told.every((m) => m.pending <= 1), 'the second alone, after its soft limit');
+});
+
+/** @param {ReturnType<typeof world>} w @param {any} a @param {string} net */
+async function stopped(w, a, net = '502') {
+  w.net = net;
+  a.tap('first');
+  await w.clock.go(10);
+}
+
+test('scenario 25: of wishes of one group that wait side by side the last one is sent, and the pages are told of the others', async () => {
+  for (const coalesce of ['row', '']) {
+    const w = world();
+    const a = w.program();
+    await stopped(w, a);
+    const taps = ['done', 'undo', 'done again'].map((b) => a.tap(b, { coalesce, key: b }));
+    await w.clock.go(10);
+    assert.deepEqual(taps.map((t) => t.result.kind), ['queued', 'queued', 'queued']);
+    assert.equal((await a.outbox.state()).pending, coalesce ? 2 : 4);
+    assert.equal(w.disk.bodies.size, coalesce ? 2 : 4);
+    assert.deepEqual(w.told.flatMap((m) => m.events).map((e) => `${e.kind} ${e.key}`), coalesce ? ['superseded done', 'superseded undo'] : []);
+    w.net = 'ok';
+    void a.outbox.flush(true);
+    await w.clock.go(10);
+    assert.deepEqual([bodies(w), w.entries()], [coalesce ? ['first', 'done again'] : ['first', 'done', 'undo', 'done again'], []]);
+  }
+});
+
+test('4.8: what was sent once, or is not the neighbour, or is another group\'s or another person\'s, is never given up', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = 'refuse'; // nobody knows whether this one was done
+  a.tap('done', { coalesce: 'row' });
+  await w.clock.go(10);
+  a.tap('undo', { coalesce: 'row' });
+  await w.clock.go(10);
+  a.tap('other', { coalesce: 'other' });
+  a.tap('none');
+  a.tap('redo', { coalesce: 'row' });
+  await w.clock.go(10);
+  await a.outbox.greet({ owner: 'B', since: w.clock.now() });
+  a.tap('of B', { coalesce: 'row', owner: 'B' });
+  await w.clock.go(10);
+  assert.equal(w.entries().length, 6);
+});
+
+test('4.8: a wish whose place was taken while its page waited for the answer of the one before it is answered "it waits", not never', async () => {
+  const w = world();
+  const a = w.program();
+  await stopped(w, a, 'slow');
+  const t = a.tap('done', { coalesce: 'row' });
+  await w.clock.go(1_000);
+  assert.ok(!t.result);
+  const last = a.tap('undo', { coalesce: 'row' });
+  await w.clock.go(10);
+  assert.equal(t.result?.kind, 'queued');
+  w.net = 'ok';
+  await w.clock.go(10_000);
+  assert.deepEqual([last.result.kind, bodies(w)], ['answer', ['first', 'undo']]);
+});
+
+test('4.8, 0.1: a browser that gives such a request to the next worker does not bring the wish back behind the later one', async () => {
+  const w = world();
+  const a = w.program();
+  await stopped(w, a);
+  a.tap('done', { coalesce: 'row', key: 'd' });
+  await w.clock.go(10);
+  a.tap('undo', { coalesce: 'row', key: 'u' });
+  await w.clock.go(10);
+  a.end();
+  const b = w.program();
+  const t = b.tap('done', { coalesce: 'row', key: 'd' });
+  await w.clock.go(10);
+  assert.equal(t.result.kind, 'queued');
+  const last = w.told.flatMap((m) => m.events).at(-1);
+  assert.deepEqual([last.kind, last.key], ['superseded', 'd']);
+  w.net = 'ok';
+  void b.outbox.flush(true);
+  await w.clock.go(10);
+  assert.deepEqual(bodies(w), ['first', 'undo']);
 });

@@ -396,6 +396,25 @@ test('B163, scenario 14: a flush stops when the person changes in its middle; th
   assert.deepEqual(bodies(w), ['1', '2', '3', '4', '5']);
 });
 
+test('R25: "log in" that comes after the login does not hold the line: it answers a request of before', async () => {
+  for (const session of ['', 'B']) {
+    const w = world();
+    const a = w.program();
+    await a.outbox.greet({ owner: 'A', since: w.clock.now() });
+    w.server.session = session;
+    const handle = w.server.handle;
+    w.server.handle = (u, i) => handle(u, i, { session });
+    w.net = 'late';
+    w.server.handle = ((before) => async (u, i) => (w.server.requests.length ? handle(u, i) : before(u, i)))(w.server.handle);
+    a.tap('1');
+    await w.clock.go(500);
+    w.server.session = 'A';
+    await a.outbox.greet({ owner: 'A', since: w.clock.now() });
+    await w.clock.go(5_000);
+    assert.deepEqual([bodies(w), w.entries(), w.server.requests.length], [['1'], [], 2], session);
+  }
+});
+
 test('an old page of A, however often it speaks, does not make A the one who is signed in', async () => {
   const w = world();
   const a = w.program();
@@ -491,4 +510,23 @@ test('a clock that was set back does not leave the outbox without an owner', asy
   const t = a.tap('x');
   await w.clock.go(10);
   assert.equal(t.result.kind, 'answer');
+});
+
+test('B163: after a clock was set back, by little too, the page of now is believed, and not the one of before', async () => {
+  for (const back of [-30_000, -3 * 86_400_000]) {
+    const w = world();
+    const a = w.program();
+    const old = w.clock.now();
+    await a.outbox.greet({ owner: 'A', since: old });
+    w.clock.set(back);
+    w.server.session = 'B';
+    await w.clock.go(5_000);
+    const page = { owner: 'B', since: w.clock.now() };
+    await a.outbox.greet(page);
+    const t = a.tap('B\'s', { owner: 'B' });
+    await w.clock.go(10);
+    assert.equal(t.result.kind, 'answer', String(back));
+    await a.outbox.greet({ owner: 'A', since: old });
+    assert.equal(w.disk.meta.owner, 'B', String(back));
+  }
 });

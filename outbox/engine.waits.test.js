@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { world } from './sim.js';
+import { nextKick } from './waits.js';
 
 /** @param {any} w */
 const bodies = (w) => w.server.effects.map((/** @type {any} */ e) => e.body);
@@ -157,4 +158,25 @@ test('a tap ends the back-off; a kick does not', async () => {
   a.tap('2');
   await w.clock.go(0);
   assert.equal(tries, 2);
+});
+
+test('4.6: while anything of the person is unsent, a page that is seen kicks at nextAt and at least every 5 s; also when nobody answered its last kick', () => {
+  const entry = (/** @type {any} */ more) => ({ owner: 'A', state: /** @type {const} */ ('waiting'), nextAt: 1_000, ...more });
+  for (const [entries, at, asked, ms] of /** @type {[any[], number, boolean, number | null][]} */ ([
+    [[], 0, false, null],
+    [[], 0, true, 5_000],
+    [[entry({ owner: 'B' })], 0, false, null],
+    [[entry({ state: 'refused' }), entry({ state: 'ask' })], 0, false, null],
+    [[entry({})], 0, false, 1_010],
+    [[entry({})], 0, true, 1_010],
+    [[entry({ nextAt: 60_000 })], 0, false, 5_000],
+    [[entry({ state: 'sending' })], 2_000, false, 5_000],
+    [[entry({ state: 'login' })], 2_000, false, 5_000],
+    [[entry({ state: 'parked' })], 2_000, false, 5_000],
+    [[entry({ state: 'stuck' })], 2_000, false, 1_000],
+    [[entry({})], 2_000, false, 1_000],
+    [[entry({ nextAt: 60_000 }), entry({})], 0, false, 5_000],
+  ])) {
+    assert.equal(nextKick(entries, 'A', at, 5_000, asked), ms, JSON.stringify([entries, at, asked]));
+  }
 });

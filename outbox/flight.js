@@ -14,9 +14,11 @@
  *   say: (kind: string, who: Partial<Who>, detail: any) => void,
  *   put: (event: any, asker?: Element) => Promise<Element | null>,
  *   answered: (key: string) => void,
- * }} page find: the entry, if it is stored; put: shows a late answer
+ *   expect: () => void,
+ * }} page find: the entry, if it is stored; put: shows a late answer; expect: the
+ *   worker is about to tell what there is, if it has not ended
  */
-export function createFlights({ cfg, send, find, say, put, answered }) {
+export function createFlights({ cfg, send, find, say, put, answered, expect }) {
   /** @type {Map<string, Flight>} */
   const flights = new Map();
   // One is not let out before the one before it is put down: should the worker
@@ -46,11 +48,41 @@ export function createFlights({ cfg, send, find, say, put, answered }) {
     say(kind, { asker: at ?? asker, el: f?.who.el || event.el }, event);
   }
 
+  /** @param {string} key */
+  const queued = (key) => Response.json({ outbox: 'queued', key }, { status: 202, headers: { [cfg.queuedHeader]: '1' } });
+
+  /** The request is lost; the entry may be there. @param {Flight} f @returns {Promise<Response | null>} */
+  async function seek(f) {
+    const { key } = f.who;
+    f.open = false;
+    f.lost = true;
+    for (const ms of [0, 500, 1_000]) {
+      await new Promise((ok) => setTimeout(ok, ms));
+      if (f.news) await end(f.news, f);
+      const e = flights.has(key) && (await find(key));
+      if (!flights.has(key)) return queued(key); // told meanwhile
+      if (e) {
+        if (e.state !== 'refused' && e.state !== 'ask') wait(f);
+        return queued(key);
+      }
+      // The worker ended before it was put down. Under its name it may go again.
+      const r = await f.again().catch(() => null);
+      if (!r) continue;
+      if (flight.heard(key, r.status, (name) => r.headers.get(name))) return r;
+      f.shown = false;
+      const html = /html/.test(r.headers.get('Content-Type') ?? '') ? await r.clone().text() : '';
+      if (flights.has(key)) await end({ ...f.who, kind: r.ok ? 'delivered' : 'refused', status: r.status, html }, f);
+      return r;
+    }
+    await end({ kind: 'unsaved', key }, f);
+    return null;
+  }
+
   const flight = {
     /** @param {Who} who @param {boolean} [nav] the page goes with it */
     begin(who, nav = false) {
       /** @type {Flight} */
-      const f = { who, nav, open: true, waits: false, lost: false, shown: false, news: null, placed() {}, again: () => Promise.reject(), timer: 0 };
+      const f = { who, nav, open: true, waits: false, lost: false, shown: false, news: null, found: null, placed() {}, again: () => Promise.reject(), timer: 0 };
       flights.set(who.key, f);
       // The worker answers by its soft limit. It may have ended meanwhile, and the
       // browser may wait for longer than a person does.
@@ -90,6 +122,7 @@ export function createFlights({ cfg, send, find, say, put, answered }) {
     heard(key, status, get) {
       const f = flights.get(key);
       if (f) f.open = false;
+      expect();
       if (get(cfg.queuedHeader)) {
         if (f) wait(f);
       } else if (get('X-Outbox-Unsaved')) {
@@ -114,30 +147,9 @@ export function createFlights({ cfg, send, find, say, put, answered }) {
      */
     async rejected(key) {
       const f = flights.get(key);
-      if (!f?.open) return null;
-      f.open = false;
-      f.lost = true;
-      const queued = Response.json({ outbox: 'queued', key }, { status: 202, headers: { [cfg.queuedHeader]: '1' } });
-      for (const ms of [0, 500, 1_000]) {
-        await new Promise((ok) => setTimeout(ok, ms));
-        if (f.news) await end(f.news, f);
-        const e = flights.has(key) && (await find(key));
-        if (!flights.has(key)) return queued; // told meanwhile
-        if (e) {
-          if (e.state !== 'refused' && e.state !== 'ask') wait(f);
-          return queued;
-        }
-        // The worker ended before it was put down. Under its name it may go again.
-        const r = await f.again().catch(() => null);
-        if (!r) continue;
-        if (flight.heard(key, r.status, (name) => r.headers.get(name))) return r;
-        f.shown = false;
-        const html = /html/.test(r.headers.get('Content-Type') ?? '') ? await r.clone().text() : '';
-        if (flights.has(key)) await end({ ...f.who, kind: r.ok ? 'delivered' : 'refused', status: r.status, html }, f);
-        return r;
-      }
-      await end({ kind: 'unsaved', key }, f);
-      return null;
+      // Two requests of one name fail together, and have one answer.
+      if (f) f.found ??= seek(f);
+      return (await f?.found)?.clone() ?? null;
     },
 
     /** The worker tells what became of it. @param {any} event */

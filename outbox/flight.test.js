@@ -14,6 +14,7 @@ function make() {
     put: /** @type {string[]} */ ([]),
     sent: /** @type {string[]} */ ([]),
     closed: /** @type {string[]} */ ([]),
+    expected: 0,
     stored: new Map(),
     /** @type {(url: string) => Promise<Response>} */
     net: async () => new Response('ok'),
@@ -39,6 +40,7 @@ function make() {
       return null;
     },
     answered: (key) => p.closed.push(key),
+    expect: () => p.expected++,
   });
   return p;
 }
@@ -204,4 +206,20 @@ test('a proxy\'s answer and "still in progress" leave the intent open', async ()
     p.heard('k', status, { 'Idempotency-Status': word });
   }
   assert.deepEqual(p.closed, []);
+});
+
+test('two requests of one name that fail together have one answer; one that fails after the other was told "it waits" waits too', async () => {
+  const p = make();
+  await p.begin('k');
+  p.stored.set('k', { state: 'waiting' });
+  const both = await Promise.all([p.flights.rejected('k'), p.flights.rejected('k')]);
+  assert.deepEqual(await Promise.all(both.map((r) => r?.json())), [{ outbox: 'queued', key: 'k' }, { outbox: 'queued', key: 'k' }]);
+  assert.deepEqual(p.said, ['queued row-k']);
+
+  const q = make();
+  await q.begin('k');
+  q.stored.set('k', { state: 'waiting' });
+  q.heard('k', 202, { 'X-Outbox-Queued': '1' });
+  assert.equal((await q.flights.rejected('k'))?.status, 202);
+  assert.equal(q.expected > 0, true);
 });

@@ -32,8 +32,8 @@ function decode(text) {
 /** @param {string} hash */
 export function parseFragment(hash) {
   const told = /^#outbox=(.+)$/.exec(hash)?.[1].split('.') ?? [];
-  const [key, owner, back, label, el] = told.map(decode);
-  return told.length > 2 && key && parseKey(key) === key && owner ? { key, owner, back, label: label ?? '', el: el ?? '' } : null;
+  const [key, owner, back, label, el, coalesce] = told.map(decode);
+  return told.length > 2 && key && parseKey(key) === key && owner ? { key, owner, back, label: label ?? '', el: el ?? '', coalesce: coalesce ?? '' } : null;
 }
 
 /**
@@ -52,8 +52,8 @@ export function announced(request, { origin, deny }) {
   const get = (/** @type {string} */ name) => request.headers.get(name);
   const key = parseKey(get('Idempotency-Key'));
   const owner = get('Outbox-Owner');
-  const [label, el, swap] = ['Label', 'El', 'Swap'].map((n) => decode(get(`Outbox-${n}`)));
-  return key && owner ? { key, owner, url, nav: false, back: '', label, el, swap } : null;
+  const [label, el, swap, coalesce] = ['Label', 'El', 'Swap', 'Coalesce'].map((n) => decode(get(`Outbox-${n}`)));
+  return key && owner ? { key, owner, url, nav: false, back: '', label, el, swap, coalesce } : null;
 }
 
 const kept = /^(hx-|accept|content-type|prefer|if-|x-requested-with|x-(csrf|xsrf)-?token)/i;

@@ -3,7 +3,7 @@
 // Pure functions over what one transaction has read; each returns what that
 // transaction is to write. engine.js runs them.
 
-import { inLine, waiting } from './waits.js';
+import { headOf, inLine, waiting } from './waits.js';
 
 /** @typedef {import('./types.js').Entry} Entry */
 /** @typedef {import('./types.js').Stored} Stored */
@@ -30,6 +30,7 @@ export const defaults = {
   maxAge: 0, // of an entry that was never sent; 0: none
   oddLimit: 8,
   maxBody: 1 << 20,
+  bigBody: 64 << 10, // over it, a page sends it again where there is one: it lives for longer than a worker
   maxEntries: 200,
   maxBytes: 20 << 20,
   maxHTML: 64 << 10, // of a delivered answer that pages are shown
@@ -76,38 +77,55 @@ const sending = (e, at) => ({ ...e, state: 'sending', attempts: e.attempts + 1, 
 
 /**
  * Puts a new entry at the end of the line. With the lock held and nobody before
- * it, the entry is marked as being sent in the same transaction.
+ * it, the entry is marked as being sent in the same transaction. It takes the
+ * place of its neighbour of the same group, if not a byte of that was ever sent.
  *
  * @param {Stored} stored
  * @param {Entry} fresh
  * @param {ArrayBuffer | null} body
  * @param {{at: number, lock: boolean, cfg: Config}} by
- * @returns {Change<{kind: 'placed' | 'joined' | 'clash' | 'full', entry: Entry, go: boolean, atOnce: boolean}>}
- *   clash: the key has another body; go: send it now; atOnce: it is known to wait
+ * @returns {Change<{kind: 'placed' | 'joined' | 'clash' | 'full', entry: Entry, go: boolean, atOnce: boolean, over: string}>}
+ *   clash: the key has another body; go: send it now; atOnce: it is known to wait;
+ *   over: the key of a wish that a later one has taken the place of
  */
 export function place({ entries, meta }, fresh, body, { at, lock, cfg }) {
   const { key, owner, sum, size } = fresh;
-  const older = entries.filter((e) => e.owner === owner && e.key !== key && inLine(e));
+  let older = entries.filter((e) => e.owner === owner && e.key !== key && inLine(e));
   const same = entries.find((e) => e.key === key);
   const known = meta.owner ?? owner;
   // "It waits" is said at once only behind an entry that is known to wait.
   const atOnce = known !== owner || waiting(older, 0, Infinity) > 0;
   const entry = same ?? { ...fresh, seq: nextSeq(entries), told: atOnce };
-  const value = { kind: /** @type {any} */ (same ? 'joined' : 'placed'), entry, go: false, atOnce };
+  const value = { kind: /** @type {any} */ (same ? 'joined' : 'placed'), entry, go: false, atOnce, over: '' };
   if (same) {
     if (same.sum !== sum || same.owner !== owner) value.kind = 'clash';
     else if (!inLine(same)) return { put: [{ ...same, state: 'waiting', seq: nextSeq(entries), nextAt: 0, tries: 0 }], value };
     else value.atOnce = false;
     return { value };
   }
-  const bytes = entries.reduce((n, e) => n + e.size, size);
-  if (size > cfg.maxBody || entries.length >= cfg.maxEntries || bytes > cfg.maxBytes) {
+  // Its worker ended before it was told: a wish that a later one took the place of
+  // must not come back behind that one.
+  const { over = [] } = meta;
+  if (over.includes(key)) return { value: { ...value, atOnce: true, over: key } };
+  const last = older.at(-1);
+  const del = fresh.coalesce && last?.coalesce === fresh.coalesce && last.firstSentAt == null ? [last] : [];
+  older = older.filter((e) => !del.includes(e));
+  const kept = entries.filter((e) => !del.includes(e));
+  const bytes = kept.reduce((n, e) => n + e.size, size);
+  if (size > cfg.maxBody || kept.length >= cfg.maxEntries || bytes > cfg.maxBytes) {
     return { value: { ...value, kind: 'full', atOnce: older.length > 0 } };
   }
+  value.over = del[0]?.key ?? '';
   value.go = lock && known === owner && !older.length;
   if (value.go) value.entry = sending(entry, at);
   else if (known && known !== owner) entry.state = 'parked';
-  return { put: [value.entry], bodies: body ? [[key, body]] : [], meta: { ...meta, owner: known }, value };
+  return {
+    put: [value.entry],
+    bodies: body ? [[key, body]] : [],
+    del: del.map((e) => e.key),
+    meta: { ...meta, owner: known, over: [...over, ...del.map((e) => e.key)].slice(-20) },
+    value,
+  };
 }
 
 /**
@@ -115,13 +133,14 @@ export function place({ entries, meta }, fresh, body, { at, lock, cfg }) {
  * holds the lock, so an entry found in "sending" is an orphan: its sender died.
  *
  * @param {Stored} stored
- * @param {{at: number, reset: boolean, cfg: Config}} by reset: do not wait for the back-off
+ * @param {{at: number, reset: boolean, small?: boolean, cfg: Config}} by reset: do
+ *   not wait for the back-off; small: leave big ones to somebody else
  * @returns {Change<{entry: Entry | null, again?: boolean, headers?: Record<string, string>}>}
  *   again: the head has left the line; look at the next
  */
-export function take({ entries, meta }, { at, reset, cfg }) {
-  const head = meta.owner && entries.find((e) => e.owner === meta.owner && inLine(e));
-  if (!head || /login|parked/.test(head.state)) return { value: { entry: null } };
+export function take({ entries, meta }, { at, reset, small, cfg }) {
+  const head = meta.owner && headOf(entries, meta.owner);
+  if (!head || /login|parked/.test(head.state) || (small && head.size > cfg.bigBody)) return { value: { entry: null } };
   const entry = reset ? { ...head, tries: 0, nextAt: head.notBefore } : head;
   // Further ahead than any wait of ours means that the clock was set back.
   const ahead = entry.nextAt - at;
@@ -165,6 +184,8 @@ export function settle({ entries, meta }, key, out, { at, visible, random, cfg }
     return to('refused', true);
   }
   if (verdict === 'ask') return to('ask', true);
+  // Somebody has signed in since it was sent: what it says of the person is old.
+  if (/login|parked/.test(verdict) && meta.owner && (meta.since ?? 0) > old.triedAt) return to('waiting', true);
   if (verdict === 'login') return to('login', false);
   if (verdict === 'parked') return { ...to('parked', false), meta: { ...meta, owner: out.owner ?? '' } };
   // A handler that fails for ever is not a deploy: the person is told.
@@ -190,14 +211,15 @@ export function settle({ entries, meta }, key, out, { at, visible, random, cfg }
  */
 export function hello({ entries, meta }, page, at) {
   const since = meta.since ?? 0;
-  // A time yet to come was written by a clock that has been set back since.
-  const known = meta.owner != null && page.since <= since && since <= at + clockSlack;
+  // A time yet to come is of a clock that has been set back since.
+  const ahead = (/** @type {number} */ t) => t > at + 1_000;
+  const known = meta.owner != null && (ahead(page.since) || (page.since <= since && !ahead(since)));
   // A login that led nowhere (offline, and the person went back) must not leave
   // the line without an owner for ever: after a while any page's word counts.
   const forgotten = meta.owner === '' && page.owner && at - since > forgetFor;
   if (known && !forgotten) return { value: false };
   const put = entries
-    .filter((e) => e.owner === page.owner && /login|parked/.test(e.state) && e.triedAt < page.since)
+    .filter((e) => e.owner === page.owner && /login|parked/.test(e.state) && (e.triedAt < page.since || ahead(e.triedAt)))
     .map((e) => ({ ...e, state: /** @type {const} */ ('waiting'), tries: 0, nextAt: e.notBefore }));
-  return { put, meta: { owner: page.owner, since: page.since, headers: page.headers }, value: true };
+  return { put, meta: { ...meta, owner: page.owner, since: page.since, headers: page.headers }, value: true };
 }

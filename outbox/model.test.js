@@ -1,156 +1,136 @@
 // @ts-check
-// Random lives: taps, faults, programs ended between any two of their steps, two
-// programs at once, people who change. Then the network is good, and what the
-// server did is held against what was tapped. A failure names its seed:
-// SEED=17 node --test model.test.js
+// Random lives of a browser: taps, faults, workers ended between any two of their
+// steps, tabs, killed browsers, people who change, deploys, upgrades, stores that
+// fail. Then the network is good, and what the server did is held against what was
+// tapped and what people were told. A failure prints what to run it again with.
+//
+//   MODEL_LIVES=10000 node --test outbox/model.test.js
+//   SEED=17 node --test outbox/model.test.js
+//   SEED=17 STEPS='[{"do":"tap"}]' node --test outbox/model.test.js
 
 import assert from 'node:assert/strict';
+import { availableParallelism } from 'node:os';
 import { test } from 'node:test';
-import { faults, random, world } from './sim.js';
+import { Worker } from 'node:worker_threads';
 
-const modes = Object.keys(faults).filter((m) => m !== 'ok' && m !== 'status');
+// sim.schedule.js is not loaded here: it belongs to a thread whose time is not real.
+const mutants = {
+  'write-ahead': /./,
+  lock: /./,
+  'acknowledgement check': /I5|lost|before it is/,
+  'owner check': /I6|foreign/,
+  'the server’s owner check': /foreign|I5|doubled/,
+  'page timer': /stuck/,
+  guard: /doubled/,
+};
+const { SEED, STEPS, MODEL_LIVES } = process.env;
+const all = Number(MODEL_LIVES ?? 500);
 
-/** @param {number} seed */
-async function life(seed) {
-  const rnd = random(seed * 7919);
-  const pick = (/** @type {any[]} */ list) => list[Math.floor(rnd() * list.length)];
-  const w = world({ seed, config: { retention: -1 } });
-  const rate = pick([0.1, 0.3, 0.6]);
-  /** @type {Record<string, number>} */
-  const met = {};
-  let good = false;
-  w.net = () => {
-    if (good || rnd() > rate) return 'ok';
-    const m = pick(modes);
-    met[m] = (met[m] ?? 0) + 1;
-    return m;
-  };
-  const kills = pick([0, 0.005, 0.02]);
-  let killed = 0;
-  w.hazard = (me) => {
-    if (!good && rnd() < kills) {
-      me.end();
-      killed++;
-    }
-  };
-  /** @type {Map<string, number>} the first sends of each owner */
-  const lastFirst = new Map();
-  w.watch = (key, init) => {
-    const e = w.disk.entries.get(key);
-    const body = Buffer.from(init.body).toString();
-    assert.ok(e && e.firstSentAt != null && e.state === 'sending', 'I1, I3: sent before it was committed');
-    assert.equal(Buffer.from(/** @type {any} */ (w.disk.bodies.get(key))).toString(), body, 'I2: another body');
-    assert.equal(e.owner, w.disk.meta.owner, 'I6: sent although another is signed in');
-    if (init.headers.get('Outbox-Attempt') === '1') {
-      assert.ok(e.seq > (lastFirst.get(e.owner) ?? 0), 'I7: a first send out of order');
-      lastFirst.set(e.owner, e.seq);
-    }
-  };
+/** @typedef {{failure: {seed: number, error: string, steps: any[]} | null, sum: Record<string, number>}} Result */
 
-  let person = 'A';
-  let since = w.clock.now();
-  /** @type {ReturnType<typeof w.program>[]} */
-  const programs = [w.program(), w.program()];
-  const twoSenders = rnd() < 0.5;
-  const revive = () => programs.forEach((p, i) => !p.alive && (programs[i] = w.program()));
-  const kick = () => {
-    revive();
-    for (const p of programs) {
-      void p.outbox.greet({ owner: person, since }).then(() => p.outbox.flush(rnd() < 0.2));
-    }
-  };
-  const login = async (/** @type {string} */ who) => {
-    revive();
-    void programs[0].outbox.forget();
-    // Between the login and what anybody hears of it there is a gap.
-    w.server.session = who;
-    person = who;
-    await w.clock.go(Math.floor(rnd() * 50));
-    since = w.clock.now() + 1;
-    await w.clock.go(2);
-    kick();
-  };
-  kick();
-  await w.clock.go(1);
+/** @type {{job: import('./sim.thread.js').Job, ok: (r: Result) => void, no: (e: any) => void}[]} */
+const jobs = [];
+const threads = Math.min(availableParallelism(), 8);
 
-  /** @type {{t: any, owner: string, program: any, alive: () => boolean, n: number, again?: any}[]} */
-  const taps = [];
-  for (let n = 0; n < 40; n++) {
-    const r = rnd();
-    if (r < 0.06) await login(pick(['A', 'B']));
-    else if (r < 0.09) w.server.session = ''; // expired, and nobody knows
-    else if (r < 0.12) programs[pick([0, 1])].end();
-    revive();
-    // Chromium gives a request whose worker died to the next one.
-    for (const x of taps) {
-      if (x.t.result || x.alive() || x.again || rnd() < 0.5) continue;
-      x.again = programs[0].tap(x.t.body, { owner: x.owner, key: x.t.key });
-    }
-    const program = programs[twoSenders ? pick([0, 1]) : 0];
-    const t = program.tap(`${person}${n}`, { owner: person, key: `${seed}-${n}` });
-    taps.push({ t, owner: person, program, alive: () => program.alive, n });
-    await w.clock.go(Math.floor(rnd() ** 3 * 12_000));
-    if (rnd() < 0.5) kick();
-  }
-
-  // Taps whose program ended before it answered: the page sees a rejected request
-  // and looks the key up. What it finds is kept, what it does not find is "not
-  // saved", unless it was done.
-  good = true;
-  revive();
-  for (const who of ['A', 'B', 'A']) {
-    await login(who);
-    for (let i = 0; i < 60; i++) {
-      await w.clock.go(5_000);
-      kick();
-    }
-  }
-  await w.clock.go(300_000);
-
-  assert.deepEqual(w.entries().map((e) => [e.key, e.state, e.reason]), [], 'drained');
-  assert.equal(w.mostInFlight, 1, 'I4: one at a time');
-  const done = w.server.effects;
-  const of = (/** @type {string} */ key) => done.filter((e) => e.key === key).length;
-  for (const x of taps) {
-    const n = of(x.t.key);
-    assert.ok(n <= 1, `doubled: ${x.t.key}`);
-    if (x.again?.result) assert.equal(n, 1, `I5, lost: ${x.t.key}, given to the next worker`);
-    if (x.t.result) {
-      assert.notEqual(x.t.result.kind, 'unsaved');
-      assert.equal(n, 1, `I5, lost: ${x.t.key}`);
-      assert.ok(x.t.at <= 8_000, `settled after ${x.t.at} ms`);
-    }
-  }
-  for (const e of done) assert.equal(e.owner, e.session, 'I6, foreign');
-  for (const owner of ['A', 'B']) {
-    for (const p of twoSenders ? new Set(taps.map((x) => x.program)) : [null]) {
-      // What was given again came anew, after others.
-      const order = done.filter((e) => e.owner === owner).map((e) => taps.find((x) => x.t.key === e.key)).filter((x) => !x?.again && (!p || x?.program === p));
-      const numbers = order.map((x) => x?.n);
-      assert.deepEqual(numbers, numbers.toSorted((a, b) => Number(a) - Number(b)), 'I7, reordered');
-    }
-  }
-  return { taps: taps.length, effects: done.length, killed, met, requests: w.server.requests.length };
+/** One thread, which takes one job after another. */
+function work() {
+  const next = jobs.shift();
+  if (!next) return;
+  const w = new Worker(new URL('sim.thread.js', import.meta.url));
+  let { job, ok, no } = next;
+  w.on('message', (result) => {
+    ok(result);
+    const more = jobs.shift();
+    if (!more) return void w.terminate();
+    ({ job, ok, no } = more);
+    w.postMessage(job);
+  });
+  const limit = setTimeout(() => w.terminate(), MODEL_LIVES ? 3_600_000 : 110_000);
+  w.on('error', (e) => no(e));
+  w.on('exit', () => {
+    clearTimeout(limit);
+    no(new Error('the thread ended without a result'));
+  });
+  w.postMessage(job);
 }
 
-const one = process.env.SEED;
-const lives = one ? [Number(one)] : Array.from({ length: Number(process.env.LIVES ?? 40) }, (_, i) => i + 1);
+/** @param {import('./sim.thread.js').Job} job @returns {Promise<Result>} */
+const run = (job) => new Promise((ok, no) => jobs.push({ job, ok, no }));
 
-test(`I1–I7 in ${lives.length} random lives: lost=0 doubled=0 reordered=0 foreign=0`, async (t) => {
-  const sum = { taps: 0, effects: 0, killed: 0, requests: 0 };
-  /** @type {Record<string, number>} */
-  const met = {};
-  for (const seed of lives) {
-    const r = await life(seed).catch((e) => {
-      e.message = `SEED=${seed}: ${e.message}`;
-      throw e;
-    });
-    sum.taps += r.taps;
-    sum.effects += r.effects;
-    sum.killed += r.killed;
-    sum.requests += r.requests;
-    for (const [m, n] of Object.entries(r.met)) met[m] = (met[m] ?? 0) + n;
-  }
-  t.diagnostic(JSON.stringify({ ...sum, met }));
-  if (!one) for (const m of modes) assert.ok(met[m] >= 10, `the fault ${m} was met ${met[m]} times`);
+/** @param {Result} result */
+function held({ failure }) {
+  assert.ok(!failure, failure ? `${failure.error}\n  SEED=${failure.seed} STEPS='${JSON.stringify(failure.steps)}' node --test outbox/model.test.js` : '');
+}
+
+/** @param {Record<string, number>[]} sums */
+const total = (sums) =>
+  sums.reduce((all, one) => {
+    for (const [name, n] of Object.entries(one)) all[name] = (all[name] ?? 0) + n;
+    return all;
+  }, {});
+
+const from1 = (/** @type {number} */ n) => Array.from({ length: n }, (_, i) => i + 1);
+const seeds = SEED ? [Number(SEED)] : from1(all);
+const parts = Array.from({ length: SEED ? 1 : threads }, (_, n) => run({ seeds: seeds.filter((_, i) => i % threads === n || SEED), steps: STEPS ? JSON.parse(STEPS) : undefined }));
+
+test(`I1–I7 in ${seeds.length} random lives: lost=0 doubled=0 reordered=0 foreign=0`, async (t) => {
+  const results = await Promise.all(parts);
+  const sum = total(results.map((r) => r.sum));
+  t.diagnostic(JSON.stringify(sum));
+  results.forEach(held);
+  if (SEED) return;
+  for (const [what, least] of Object.entries({ taps: 2, deaths: 0.3, requests: 2 })) assert.ok(sum[what] >= least * all, `${sum[what]} ${what} in ${all} lives`);
 });
+
+if (!SEED) {
+  for (const [mutant, error] of Object.entries(mutants)) {
+    const result = run({ seeds: from1(1_000), mutant });
+    test(`without ${mutant} it is found out within 1,000 lives`, async (t) => {
+      const { failure, sum } = await result;
+      assert.ok(failure, 'nobody has noticed');
+      t.diagnostic(`after ${sum.lives}: ${failure.error}`);
+      assert.match(failure.error, error);
+    });
+  }
+
+  // What the lives have found, as short as it became.
+  for (const [name, seed, steps] of /** @type {[string, number, any[]][]} */ ([
+    ['a page whose first kick ended the worker kicks again', 276, [{ do: 'net', how: 'firewall' }, { do: 'tap', nav: true }, { do: 'wait', ms: 128 }, { do: 'die', after: 3 }, { do: 'net', how: 'ok' }, { do: 'wait', ms: 109_777 }]],
+    ['a page that was told "it waits" kicks, though the worker ended before it told the state', 367, [{ do: 'die', after: 16 }, { do: 'fault', how: ['502', 'very slow', 'cut'] }, { do: 'tap', bad: true }]],
+    ['a page that was answered kicks, if the worker ended before it took the entry out', 949, [{ do: 'wait', ms: 9_925 }, { do: 'die', after: 10 }, { do: 'tap', tab: 2 }]],
+    ['a page goes on asking while the store cannot be read', 2009, [{ do: 'tap', tab: 2 }, { do: 'store', how: 'fail' }, { do: 'wait', ms: 8_120 }]],
+    ['what a page without the worker keeps is known to the others when it is closed', 1235, [{ do: 'open', controlled: false }, { do: 'tap', tab: 2, nav: true }, { do: 'net', how: '503' }, { do: 'wait', ms: 292 }, { do: 'tap', tab: 0 }, { do: 'login', tab: 0, who: 'A' }, { do: 'wait', ms: 1_946 }]],
+    ['a login is seen by a clock that was set back since', 804, [{ do: 'expire' }, { do: 'tap', tab: 1, nav: true }, { do: 'clock', ms: -259_200_000 }]],
+    ['a big one is not left to a page that the upgraded store is closed to', 1499, [{ do: 'fault', how: ['very slow'] }, { do: 'tap', big: true }, { do: 'update', db: true }]],
+    ['what was called "not saved" is not kept later', 1721, [{ do: 'store', how: 'slow' }, { do: 'fault', how: ['500', 'refuse'] }, { do: 'tap', tab: 2, nav: true }, { do: 'wait', ms: 11_811 }]],
+  ])) {
+    const result = run({ seeds: [seed], steps });
+    test(name, async () => held(await result));
+  }
+
+  const kinds = ['chromium', 'firefox', 'webkit'];
+  const after = { do: 'wait', ms: 15_000 };
+  const scenarios = {
+    'a tap': [{ do: 'tap' }, after],
+    'a form': [{ do: 'tap', nav: true }, after],
+    'a refusal': [{ do: 'tap', bad: true }, { do: 'tap' }, after],
+    'an answer that is cut off': [{ do: 'fault', how: ['cut'] }, { do: 'tap' }, after],
+    'a deploy, and three taps': [{ do: 'net', how: '502' }, { do: 'tap' }, { do: 'tap', nav: true }, { do: 'tap' }, { do: 'wait', ms: 3_000 }, { do: 'net', how: 'ok' }, { do: 'online' }, after],
+    'a slow answer, and a page without the worker': [{ do: 'open', controlled: false }, { do: 'fault', how: ['slow'] }, { do: 'tap', tab: 0 }, { do: 'tap', tab: 1 }, after],
+    'a login in the middle of a flush': [{ do: 'net', how: 'refuse' }, { do: 'tap' }, { do: 'tap' }, { do: 'net', how: 'slow' }, { do: 'open' }, { do: 'wait', ms: 1_000 }, { do: 'login', tab: 1, who: 'B' }, after],
+    'a new version in the middle of a flush': [{ do: 'net', how: '502' }, { do: 'tap' }, { do: 'tap' }, { do: 'net', how: 'slow' }, { do: 'online' }, { do: 'wait', ms: 500 }, { do: 'update', db: true }, after],
+  };
+  for (const [name, steps] of Object.entries(scenarios)) {
+    // Each step in one of the engines; in the long run, in each.
+    const ended = (MODEL_LIVES ? kinds.map((k) => [k]) : [kinds]).map((kinds) => run({ deaths: steps, kinds }));
+    test(`the worker is ended at every one of its steps: ${name}`, async (t) => {
+      const results = await Promise.all(ended);
+      results.forEach(held);
+      const sum = total(results.map((r) => r.sum));
+      t.diagnostic(JSON.stringify(sum));
+      assert.ok(sum.deaths >= 20, `it was ended ${sum.deaths} times`);
+    });
+  }
+}
+
+for (let i = 0; i < threads; i++) work();

@@ -6,7 +6,12 @@
 //   outbox.addEventListener('change', () => show(outbox.snapshot));
 //
 // From the element that asked bubble: outbox:queued {key}, outbox:delivered
-// {key, status, html}, outbox:refused {key, status, text}, outbox:unsaved {key}.
+// {key, status, html}, outbox:refused {key, status, text}, outbox:unsaved {key},
+// outbox:superseded {key}.
+//
+// data-outbox-coalesce="group" on what asks, or around it: of wishes of one group
+// that wait side by side, the last one is sent, and the others never. Only what was
+// certainly not sent is given up: what was tried once may have been done.
 
 import { headers as announce } from './announce.js';
 import { createAsker, wishRow } from './ask.js';
@@ -16,11 +21,11 @@ import { watchHtmx } from './htmx.js';
 import { createIntents } from './intent.js';
 import { changes } from './paths.js';
 import { summary } from './summary.js';
-import { inLine } from './waits.js';
+import { headOf, inLine, nextKick } from './waits.js';
 
 const meta = (/** @type {string} */ name) => document.querySelector(`meta[name="${name}"]`)?.getAttribute('content');
 const said = JSON.parse(meta('outbox-config') || '{}');
-const cfg = { prefix: '/outbox/', scope: '/', softLimit: 8_000, maxBody: 1 << 20, keyField: '_key', queuedHeader: 'X-Outbox-Queued', kickEvery: 5_000, ...said };
+const cfg = { prefix: '/outbox/', scope: '/', softLimit: 8_000, maxBody: 1 << 20, bigBody: 64 << 10, keyField: '_key', queuedHeader: 'X-Outbox-Queued', kickEvery: 5_000, ...said };
 // Absent: the page does not know who is signed in; empty: nobody is.
 const owner = meta('outbox-owner');
 // Whose line is shown: where the page does not know, the worker's.
@@ -39,7 +44,7 @@ const after = (/** @type {number} */ ms) => new Promise((ok) => setTimeout(ok, m
 
 const intents = createIntents({ newKey, keyField: cfg.keyField });
 const asker = createAsker({ owner: owner ?? '', cfg, intents });
-const flights = createFlights({ cfg, send, find, say, put, answered: intents.answered });
+const flights = createFlights({ cfg, send, find, say, put, answered: intents.answered, expect });
 
 /** @type {any[]} */
 let entries = [];
@@ -54,6 +59,7 @@ let leaving;
 /** @type {any} */
 let here;
 let tries = 0;
+let asked = false;
 
 class Outbox extends EventTarget {
   snapshot = { ...summary([], whose, since, cfg.softLimit), stored: true, controlled: controlled() };
@@ -76,17 +82,18 @@ class Outbox extends EventTarget {
    * for later is answered 202 with X-Outbox-Queued and {"outbox":"queued"}.
    *
    * @param {string | URL} url
-   * @param {RequestInit & {label?: string, el?: string}} [init] label: what a
-   *   person calls it; el: the id of the row that shows it; an Idempotency-Key
+   * @param {RequestInit & {label?: string, el?: string, coalesce?: string}} [init] label: what a
+   *   person calls it; el: the id of the row that shows it; coalesce:
+   *   the group of wishes of which only the last one counts; an Idempotency-Key
    *   among the headers is taken as the intent's name
    * @returns {Promise<Response>}
    */
-  async fetch(url, { label = '', el = '', ...init } = {}) {
+  async fetch(url, { label = '', el = '', coalesce, ...init } = {}) {
     if (!owner || !changes((init.method ?? '').toUpperCase()) || !(controlled() || able)) return fetch(url, init);
     const headers = new Headers(init.headers);
     const key = headers.get('Idempotency-Key') ?? newKey();
     const asker = document.getElementById(el) ?? document.documentElement;
-    for (const [name, value] of Object.entries(page.begin({ key, label, el, asker }))) headers.set(name, value);
+    for (const [name, value] of Object.entries(page.begin({ key, label, el, coalesce, asker }))) headers.set(name, value);
     init.headers = headers;
     await flights.turn(key, String(url), init);
     try {
@@ -106,9 +113,20 @@ export const outbox = new Outbox();
 /** @returns {Promise<ReturnType<typeof import('./local.js').startLocal>>} */
 function local() {
   // Firefox keeps a failure by its address.
-  here ??= import(`./local.js?${tries++}`).then((m) => m.startLocal(said, newKey, hear));
+  here ??= import(`./local.js?${tries++}`).then((m) => m.startLocal(said, newKey, share));
   here.catch(() => (here = null));
   return here;
+}
+
+/**
+ * What this page itself keeps: a worker that does not control it can send it too,
+ * and the other pages are to know of it, should this one be closed.
+ *
+ * @param {any} m
+ */
+function share(m) {
+  hear(m);
+  if (m.pending !== 0) void workers?.getRegistration().then((r) => r?.active?.postMessage({ type: 'flush', tell: true, small: true }), () => {});
 }
 
 /** @param {string} url @param {RequestInit} init */
@@ -136,9 +154,16 @@ async function decide(what, key) {
  * @param {boolean} [tell] all pages
  */
 async function kick(reset, tell) {
-  arm();
+  expect();
   const told = { owner, since, headers: cfg.headers };
-  if (controlled()) return workers.controller?.postMessage({ type: 'flush', ...told, reset, tell });
+  if (controlled()) {
+    // What is big takes longer than some workers live. A page of an older version
+    // may find the store closed to it.
+    const big = (headOf(entries, whose)?.size ?? 0) > cfg.bigBody && (await local().catch(() => null))?.outbox;
+    const small = big && (await big.state()).stored;
+    workers.controller?.postMessage({ type: 'flush', ...told, reset, tell, small });
+    return small && big.flush(reset);
+  }
   if (!able || owner == null) return;
   const l = await local();
   await l.outbox.greet({ ...told, owner });
@@ -146,13 +171,17 @@ async function kick(reset, tell) {
   hear(await l.outbox.state());
 }
 
+/** The worker is to tell what there is; one that was ended does not. */
+function expect() {
+  asked = controlled();
+  arm();
+}
+
 /** A worker that was stopped does not wake by itself: while anything is unsent, every page that is seen kicks it. */
 function arm() {
   clearTimeout(timer);
-  const head = entries.find((e) => e.owner === whose && inLine(e));
-  if (!head || document.visibilityState !== 'visible') return;
-  const wait = head.state === 'sending' ? cfg.kickEvery : head.nextAt - Date.now();
-  timer = setTimeout(kick, Math.min(cfg.kickEvery, wait > 0 ? wait + 10 : 1_000));
+  const ms = nextKick(entries, whose, Date.now(), cfg.kickEvery, asked);
+  if (ms !== null && document.visibilityState === 'visible') timer = setTimeout(kick, ms);
 }
 
 /** @param {any} m what the worker tells */
@@ -160,6 +189,7 @@ function hear(m) {
   if (m?.type === 'outbox-placed') flights.placed(m.key);
   if (m?.type !== 'outbox') return;
   ({ entries, stored } = m);
+  asked = !stored;
   whose = owner ?? m.owner ?? '';
   heard();
   // A row shows its wish until the late answer is in its place.
@@ -235,9 +265,9 @@ const page = {
    * @returns the headers that announce it
    */
   begin(who, nav) {
-    const { key, label, el, swap } = who;
+    const { key, label, el, swap, coalesce } = who;
     flights.begin(who, nav);
-    return announce({ key, owner: owner ?? '', label, el, swap });
+    return announce({ key, owner: owner ?? '', label, el, swap, coalesce });
   },
   /**
    * A plain form is on its way, and this page with it.

@@ -29,9 +29,14 @@ export function fakeClock(at = Date.parse('2026-11-29T17:00:00Z')) {
   let shift = 0; // of the wall clock: somebody sets it
   const clock = {
     now: () => at + shift,
+    /** the time that nobody sets */
+    real: () => at,
     set: (/** @type {number} */ ms) => (shift += ms),
     later: (/** @type {() => void} */ fn, /** @type {number} */ ms) => {
-      timers.push({ at: at + Math.max(0, ms), fn, id: ++id });
+      const t = { at: at + Math.max(0, ms || 0), fn, id: ++id };
+      let i = timers.length;
+      while (i > 0 && timers[i - 1].at > t.at) i--;
+      timers.splice(i, 0, t);
       return id;
     },
     never: (/** @type {any} */ x) => void (timers = timers.filter((t) => t.id !== x)),
@@ -39,7 +44,6 @@ export function fakeClock(at = Date.parse('2026-11-29T17:00:00Z')) {
       const end = at + ms;
       await drain();
       for (;;) {
-        timers.sort((a, b) => a.at - b.at || a.id - b.id);
         if (!timers.length || timers[0].at > end) break;
         const t = /** @type {{at: number, fn: () => void}} */ (timers.shift());
         at = Math.max(at, t.at);
@@ -104,36 +108,54 @@ export function fakeLocks() {
  * @param {ReturnType<typeof fakeClock>} clock
  */
 export function fakeServer(clock) {
-  /** @type {Map<string, {body: string, state: string, status: number}>} */
+  /** @type {Map<string, {body: string, state: string, status: number, at: number}>} */
   const records = new Map();
   const server = {
     session: 'A',
+    /** how long it remembers a key, from its completion, by a clock that nobody sets */
+    retention: Infinity,
+    /** without these it is a wrong server, which tests must find out */
+    guarded: true,
+    owned: true,
+    /** every name that was ever answered for good, by owner and key */
+    acknowledged: new Set(),
     /** @type {{key: string, owner: string, session: string, body: string, url: string, at: number}[]} */
     effects: [],
-    /** @type {{key: string, owner: string | null, attempt: string | null, age: string | null, body: string, at: number, url: string, headers: Headers}[]} */
+    /** @type {{key: string | undefined, owner: string | null, attempt: string | null, age: string | null, body: string, at: number, url: string, headers: Headers}[]} */
     requests: [],
     refusals: new Map(), // body → status, executed
-    /** The guard's answer, after the handler's time. @param {string} url @param {any} init @param {{ms?: number, status?: number}} [how] */
+    /**
+     * The guard's answer, after the handler's time. A request that no script sent
+     * has its key in the body's hidden field, and no owner.
+     *
+     * @param {string} url
+     * @param {any} init
+     * @param {{ms?: number, status?: number, session?: string}} [how] session: whose the request's cookie is
+     */
     async handle(url, init, how = {}) {
       const h = init.headers;
       const body = init.body ? Buffer.from(init.body).toString('latin1') : '';
-      const key = h.get('Idempotency-Key');
+      const key = h.get('Idempotency-Key') ?? /(?:^|&)_key=([^&]*)/.exec(body)?.[1];
+      const session = how.session ?? server.session;
       const owner = h.get('Outbox-Owner');
       server.requests.push({ key, owner, attempt: h.get('Outbox-Attempt'), age: h.get('Outbox-Age'), body, at: clock.now(), url, headers: h });
-      if (!server.session) return reply(401, { 'Outbox-Status': 'auth' });
-      if (owner !== server.session) return reply(412, { 'Outbox-Status': 'owner', 'Outbox-Owner': server.session });
-      const id = server.session + '\n' + key;
-      const known = records.get(id);
+      if (!session) return reply(401, { 'Outbox-Status': 'auth' });
+      if (server.owned && owner !== session && (owner || h.get('Outbox-Attempt'))) return reply(412, { 'Outbox-Status': 'owner', 'Outbox-Owner': session });
+      if (Number(h.get('Outbox-Age')) * 1000 > server.retention) return reply(410, { 'Outbox-Status': 'expired' });
+      const id = session + '\n' + key;
+      let known = server.guarded ? records.get(id) : undefined;
+      if (known?.state === 'done' && clock.real() - known.at > server.retention) known = undefined;
       if (known && known.body !== body) return reply(422, { 'Idempotency-Status': 'key-reused' });
       if (known?.state === 'running') return reply(409, { 'Idempotency-Status': 'in-progress', 'Retry-After': '2' });
       if (known) return reply(known.status, { 'Idempotency-Status': `replayed;key="${key}"` }, body);
       if (how.status) return reply(how.status, { 'Idempotency-Status': `released;key="${key}"` });
-      const session = server.session;
-      const record = { body, state: 'running', status: server.refusals.get(body) ?? 200 };
+      const record = { body, state: 'running', status: server.refusals.get(body) ?? 200, at: 0 };
       records.set(id, record);
       const done = () => {
         record.state = 'done';
-        if (record.status < 400) server.effects.push({ key, owner: /** @type {string} */ (owner), session, body, url, at: clock.now() });
+        record.at = clock.real();
+        server.acknowledged.add(id);
+        if (record.status < 400) server.effects.push({ key: key ?? '', owner: owner ?? session, session, body, url, at: clock.now() });
       };
       if (how.ms) await new Promise((ok) => clock.later(() => (done(), ok(undefined)), /** @type {number} */ (how.ms)));
       else done();
@@ -316,6 +338,7 @@ export function world({ seed = 1, config = {} } = {}) {
       });
       return Object.assign(me, {
         outbox,
+        store,
         decide: createDecisions({ ...common, newKey: () => `new-${++w.keys}` }),
         /**
          * a tap, as the worker gets it

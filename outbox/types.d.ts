@@ -22,6 +22,8 @@ export interface Entry {
   label: string;
   el: string;
   swap: string;
+  /** a later wish of the same group may take its place while it was never sent */
+  coalesce: string;
   /** the body for a person to read or copy, if it is text */
   text: string;
   size: number;
@@ -60,6 +62,8 @@ export interface Meta {
   since?: number;
   /** given by that page, for every send */
   headers?: Record<string, string>;
+  /** the keys of the last wishes that later ones took the place of */
+  over?: string[];
 }
 
 /** The entries are in order. */
@@ -103,6 +107,7 @@ export interface Asked {
   label?: string;
   el?: string;
   swap?: string;
+  coalesce?: string;
 }
 
 export interface Answer {
@@ -197,6 +202,8 @@ export interface Announcement {
   el: string;
   /** how and where its answer is put: "outerHTML #task-5" */
   swap: string;
+  /** the group of wishes of which only the last one counts; '': none */
+  coalesce: string;
 }
 
 /** One wish for one row or form, under one key. */
@@ -221,6 +228,8 @@ export interface Who {
   label?: string;
   /** how and where its answer is put */
   swap?: string;
+  /** the group of wishes of which only the last one counts */
+  coalesce?: string;
 }
 
 /** What a page is about to request. */
@@ -253,6 +262,8 @@ export interface Flight {
   shown: boolean;
   /** what the worker told before the own answer came */
   news: any;
+  /** what was found after its request had failed */
+  found: Promise<Response | null> | null;
   /** lets the next one go */
   placed: () => void;
   again: () => Promise<Response>;

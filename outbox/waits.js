@@ -18,3 +18,29 @@ export function waiting(line, at, softLimit) {
   const first = line.findIndex((e) => e.told || at - e.createdAt >= softLimit);
   return first < 0 ? 0 : line.length - first;
 }
+
+/**
+ * Whose turn it is.
+ *
+ * @template {{owner: string, state: import('./types.js').State}} E
+ * @param {E[]} entries in order
+ * @param {string} owner
+ */
+export const headOf = (entries, owner) => entries.find((e) => e.owner === owner && inLine(e));
+
+/**
+ * In how many milliseconds a page that is seen is to kick the worker, which does
+ * not wake by itself; null: nothing of this owner is unsent, as far as is known.
+ *
+ * @param {Pick<Entry, 'owner' | 'state' | 'nextAt'>[]} entries
+ * @param {string} owner
+ * @param {number} at
+ * @param {number} every at the latest
+ * @param {boolean} asked the last kick is not answered: a worker that ended at it says nothing
+ */
+export function nextKick(entries, owner, at, every, asked) {
+  const head = headOf(entries, owner);
+  if (!head) return asked ? every : null;
+  const wait = /waiting|stuck/.test(head.state) ? head.nextAt - at : every;
+  return Math.min(every, wait > 0 ? wait + 10 : 1_000);
+}
