@@ -223,6 +223,28 @@ func TestTheQueuedPageSpeaksTheReadersLanguage(t *testing.T) {
 	}
 }
 
+func TestTheQueuedPageSpeaksAnyLanguageThatIsGiven(t *testing.T) {
+	h := outbox.Handler(outbox.Config{Queued: map[string]outbox.QueuedText{
+		"ar": {Title: "محفوظ على هذا الجهاز", Back: "رجوع", RightToLeft: true},
+		"en": {Title: "Kept & safe"},
+	}})
+	for accept, want := range map[string][]string{
+		"ar-EG,en;q=0.5": {`<html lang="ar" dir="rtl">`, "<h1>محفوظ على هذا الجهاز</h1>", ">رجوع</a>", "It is waiting for the network"},
+		"pl":             {`<html lang="en">`, "<title>Kept &amp; safe</title>", ">Back</a>"},
+		"ru":             {`<html lang="ru">`, "<h1>Сохранено на этом устройстве</h1>"},
+	} {
+		page := string(read(t, get(h, "/outbox/queued", "Accept-Language", accept)))
+		for _, text := range want {
+			if !strings.Contains(page, text) {
+				t.Errorf("Accept-Language %q: no %s in\n%s", accept, text, page)
+			}
+		}
+	}
+	if page := string(read(t, get(outbox.Handler(outbox.Config{}), "/outbox/queued"))); strings.Contains(page, "Kept") {
+		t.Error("one handler's words are another's")
+	}
+}
+
 // A worker shows the page when nothing can be loaded, so its style and script are
 // inside, and the policy must know exactly those.
 func TestTheQueuedPageNeedsNothingElse(t *testing.T) {
