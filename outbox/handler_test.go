@@ -38,7 +38,7 @@ func read(t *testing.T, res *http.Response) []byte {
 }
 
 // programs are what pages and browsers ask for by name; all else is imported.
-var programs = []string{"sw.js", "kill.js", "worker.js", "page.js", "local.js", "kit.js", "kit.css", "queued.js", "words.en.js", "words.ru.js"}
+var programs = []string{"sw.js", "kill.js", "worker.js", "page.js", "local.js", "kit.js", "kit-edit.js", "kit-leave.js", "kit.css", "queued.js", "words.en.js", "words.ru.js"}
 
 var imported = regexp.MustCompile(`(?m)^import\b[^'"();]*['"]\./([^'"]+)['"]`)
 
