@@ -2,7 +2,7 @@
 SUITE = go run ./internal/integration/cmd/suite
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-go test-js types lint browsers model demo soak sweep bench install
+.PHONY: help test test-go test-js types lint browsers model demo soak sweep bench install shots
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,12 @@ browsers: ## the browser tests whole: every scenario on every engine, and the ou
 model: ## ten thousand random lives of the outbox in a simulated browser (about two minutes; MODEL_LIVES=…)
 	@$(SUITE) -install js
 	@MODEL_LIVES=$${MODEL_LIVES:-10000} node --test outbox/model.test.js
+
+SHOTS ?= .cache/shots
+shots: ## pictures of every state of the outbox's kit, ru and en, light and dark, three widths: SHOTS=folder
+	@$(SUITE) -install browsers
+	@ONCEWARD_SHOTS="$(SHOTS)" node --test internal/integration/browser/kit-states.test.js
+	@echo "$(SHOTS)/index.html"
 
 demo: ## the same taps over the same bad network, without Onceward and with it (about two minutes; in Russian if LANG is)
 	@$(SUITE) -install browsers

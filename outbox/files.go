@@ -11,7 +11,7 @@ import (
 //
 //go:embed sw.js kill.js worker.js engine.js line.js waits.js body.js answer.js heard.js paths.js idb.js respond.js
 //go:embed page.js ask.js announce.js flight.js forms.js htmx.js intent.js summary.js local.js decide.js queued.js
-//go:embed kit.js kit-view.js texts.js words.en.js words.ru.js kit.css
+//go:embed kit.js kit-view.js kit-edit.js kit-leave.js texts.js words.en.js words.ru.js kit.css
 var files embed.FS
 
 var contentTypes = map[string]string{

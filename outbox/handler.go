@@ -25,6 +25,12 @@ type Config struct {
 	// Browsers fetch it by themselves at the next visit. Entries that could not be
 	// sent stay in the browser; pages that still have the script send them.
 	Kill bool
+
+	// Queued has further languages for the page that a plain form lands on while
+	// its request waits, by their tags without a region ("pl"), or other words in
+	// Russian ("ru") and English ("en"), which is for everybody else. What the kit
+	// says is ScriptConfig.Texts.
+	Queued map[string]QueuedText
 }
 
 // The policy on sw.js rules what the worker itself may load and whom it may
@@ -55,7 +61,7 @@ type handler struct {
 //   - ping: 204 with Outbox-Status: pong, by which the browser's half tells
 //     this server from a captive portal;
 //   - queued: the page that a plain form lands on while its request waits, in
-//     Russian or English as Accept-Language asks.
+//     Russian, English or a language of Config.Queued, as Accept-Language asks.
 //
 // Mount it outside authentication: a browser refuses a worker script that was
 // redirected. Nothing it serves depends on who asks. Scripts are revalidated on
@@ -80,8 +86,11 @@ func Handler(cfg Config) http.Handler {
 	for _, name := range []string{"sw.js", "kill.js"} {
 		h.assets[name] = h.assets[name].with("Service-Worker-Allowed", scope)
 	}
-	for _, lang := range languages {
-		h.queued[lang] = queuedAsset(lang)
+	for _, texts := range []map[string]QueuedText{queuedTexts, cfg.Queued} {
+		for lang, text := range texts {
+			lang = strings.ToLower(lang)
+			h.queued[lang] = queuedAsset(lang, text)
+		}
 	}
 	return h
 }
@@ -114,7 +123,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 	case "queued":
 		w.Header().Add("Vary", "Accept-Language")
-		h.queued[language(r.Header.Get("Accept-Language"))].serve(w, r)
+		h.queued[h.language(r.Header.Get("Accept-Language"))].serve(w, r)
 	default:
 		a, ok := h.assets[name]
 		if !ok {

@@ -38,7 +38,7 @@ func read(t *testing.T, res *http.Response) []byte {
 }
 
 // programs are what pages and browsers ask for by name; all else is imported.
-var programs = []string{"sw.js", "kill.js", "worker.js", "page.js", "local.js", "kit.js", "kit.css", "queued.js", "words.en.js", "words.ru.js"}
+var programs = []string{"sw.js", "kill.js", "worker.js", "page.js", "local.js", "kit.js", "kit-edit.js", "kit-leave.js", "kit.css", "queued.js", "words.en.js", "words.ru.js"}
 
 var imported = regexp.MustCompile(`(?m)^import\b[^'"();]*['"]\./([^'"]+)['"]`)
 
@@ -220,6 +220,28 @@ func TestTheQueuedPageSpeaksTheReadersLanguage(t *testing.T) {
 		if !strings.Contains(res.Header.Get("Vary"), "Accept-Language") {
 			t.Errorf("Accept-Language %q: %v\n%s", accept, res.Header, page)
 		}
+	}
+}
+
+func TestTheQueuedPageSpeaksAnyLanguageThatIsGiven(t *testing.T) {
+	h := outbox.Handler(outbox.Config{Queued: map[string]outbox.QueuedText{
+		"ar": {Title: "محفوظ على هذا الجهاز", Back: "رجوع", RightToLeft: true},
+		"en": {Title: "Kept & safe"},
+	}})
+	for accept, want := range map[string][]string{
+		"ar-EG,en;q=0.5": {`<html lang="ar" dir="rtl">`, "<h1>محفوظ على هذا الجهاز</h1>", ">رجوع</a>", "It is waiting for the network"},
+		"pl":             {`<html lang="en">`, "<title>Kept &amp; safe</title>", ">Back</a>"},
+		"ru":             {`<html lang="ru">`, "<h1>Сохранено на этом устройстве</h1>"},
+	} {
+		page := string(read(t, get(h, "/outbox/queued", "Accept-Language", accept)))
+		for _, text := range want {
+			if !strings.Contains(page, text) {
+				t.Errorf("Accept-Language %q: no %s in\n%s", accept, text, page)
+			}
+		}
+	}
+	if page := string(read(t, get(outbox.Handler(outbox.Config{}), "/outbox/queued"))); strings.Contains(page, "Kept") {
+		t.Error("one handler's words are another's")
 	}
 }
 

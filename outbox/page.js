@@ -58,6 +58,8 @@ let timer;
 let leaving;
 /** @type {any} */
 let here;
+/** @type {any} */
+let lasting;
 let tries = 0;
 let asked = false;
 
@@ -203,7 +205,7 @@ function show() {
   intents.restore(next.entries);
   const text = JSON.stringify(next);
   if (text !== shown) outbox.dispatchEvent(new CustomEvent('change', { detail: next }));
-  if (next.pending && !shown) void navigator.storage?.persist?.().catch(() => {});
+  if (next.pending) lasting ??= navigator.storage?.persist?.().catch(() => {});
   shown = text;
   arm();
 }

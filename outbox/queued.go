@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
@@ -15,24 +16,28 @@ var queuedHTML string
 
 var queuedTemplate = template.Must(template.New("queued").Parse(queuedHTML))
 
-// The languages of the built-in page; the first is for everybody else.
-var languages = []string{"en", "ru"}
-
-type queuedText struct {
-	Lang, Title, Head, Text, Back string
-	Script                        template.JS
+// QueuedText is what the page that a plain form lands on while its request waits
+// says in one language. What is empty is English.
+type QueuedText struct {
+	// Title is its heading too.
+	Title, Text string
+	// Back names the link to where the form was.
+	Back string
+	// RightToLeft is how the language is written.
+	RightToLeft bool
 }
 
-var queuedTexts = map[string]queuedText{
-	"en": {
+// defaultLanguage is for everybody whose language is not among the texts.
+const defaultLanguage = "en"
+
+var queuedTexts = map[string]QueuedText{
+	defaultLanguage: {
 		Title: "Saved on this device",
-		Head:  "Saved on this device",
 		Text:  "It is waiting for the network and will be sent by itself. You can go on, or close this page.",
 		Back:  "Back",
 	},
 	"ru": {
 		Title: "Сохранено на этом устройстве",
-		Head:  "Сохранено на этом устройстве",
 		Text:  "Изменение ждёт сети и отправится само. Можно вернуться к делам или закрыть страницу.",
 		Back:  "Назад",
 	},
@@ -41,16 +46,21 @@ var queuedTexts = map[string]queuedText{
 // queuedAsset makes the page ready in one language. Its style and its script stand
 // inside, allowed by hash, because a worker shows the page when nothing can be
 // loaded.
-func queuedAsset(lang string) asset {
-	text := queuedTexts[lang]
-	text.Lang, text.Script = lang, template.JS(shipped()["queued.js"].body)
+func queuedAsset(lang string, text QueuedText) asset {
+	fallback := queuedTexts[defaultLanguage]
+	page := struct {
+		QueuedText
+		Lang   string
+		Script template.JS
+	}{text, lang, template.JS(shipped()["queued.js"].body)}
+	page.Title, page.Text, page.Back = cmp.Or(text.Title, fallback.Title), cmp.Or(text.Text, fallback.Text), cmp.Or(text.Back, fallback.Back)
 	var buf bytes.Buffer
-	if err := queuedTemplate.Execute(&buf, text); err != nil {
+	if err := queuedTemplate.Execute(&buf, page); err != nil {
 		panic(err) // a template of our own
 	}
-	page := buf.String()
-	policy := fmt.Sprintf(queuedPolicy, hashOf(page, `<script type="module">`, "</script>"), hashOf(page, "<style>", "</style>"))
-	return newAsset([]byte(page), "text/html; charset=utf-8", policy).
+	html := buf.String()
+	policy := fmt.Sprintf(queuedPolicy, hashOf(html, `<script type="module">`, "</script>"), hashOf(html, "<style>", "</style>"))
+	return newAsset([]byte(html), "text/html; charset=utf-8", policy).
 		with("Content-Language", lang).
 		with("Referrer-Policy", "same-origin")
 }
@@ -66,15 +76,16 @@ func hashOf(page, start, end string) string {
 
 // language chooses by Accept-Language (RFC 9110 section 12.5.4): the language
 // with the greatest weight, of equal ones the first that is named.
-func language(accept string) string {
-	best, at := languages[0], 0
+func (h *handler) language(accept string) string {
+	best, at := defaultLanguage, 0
 	for member := range strings.SplitSeq(accept, ",") {
 		name, params, _ := strings.Cut(member, ";")
 		primary, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(name)), "-")
-		for _, lang := range languages {
-			if q := weight(params); primary == lang && q > at {
-				best, at = lang, q
-			}
+		if _, ok := h.queued[primary]; !ok {
+			continue
+		}
+		if q := weight(params); q > at {
+			best, at = primary, q
 		}
 	}
 	return best

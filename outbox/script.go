@@ -72,8 +72,14 @@ type ScriptConfig struct {
 	// NoKit leaves out kit.js and kit.css: the strip, the captions on rows and the
 	// list of waiting changes. The page then shows the state by itself.
 	NoKit bool
+	// NoBadge leaves the number on the app's icon alone, for an application that has
+	// one of its own. Otherwise the kit shows there how many changes are not saved,
+	// in browsers that can.
+	NoBadge bool
 	// Texts replace the kit's words, by their names in words.en.js, for a language
-	// other than Russian and English or for other words.
+	// other than Russian and English or for other words. texts.js says how things
+	// are counted: a name with a number has a line for each plural category of the
+	// page's language.
 	Texts map[string]string
 }
 
@@ -99,6 +105,7 @@ type scriptJSON struct {
 	MaxBody        int64             `json:"maxBody,omitempty"`
 	MaxBytes       int64             `json:"maxBytes,omitempty"`
 	MaxEntries     int               `json:"maxEntries,omitempty"`
+	NoBadge        bool              `json:"noBadge,omitempty"`
 	Texts          map[string]string `json:"texts,omitempty"`
 }
 
@@ -109,7 +116,7 @@ func (c ScriptConfig) forScripts(prefix string) scriptJSON {
 		Retention: ms(c.Retention), MaxAge: ms(c.MaxAge),
 		SoftLimit: ms(c.SoftLimit), HardLimit: ms(c.HardLimit), HardLimitMax: ms(c.HardLimitMax),
 		Backoff: ms(c.Backoff), BackoffVisible: ms(c.BackoffVisible), BackoffHidden: ms(c.BackoffHidden), KickEvery: ms(c.KickEvery),
-		MaxBody: c.MaxBody, MaxBytes: c.MaxBytes, MaxEntries: c.MaxEntries, Texts: c.Texts,
+		MaxBody: c.MaxBody, MaxBytes: c.MaxBytes, MaxEntries: c.MaxEntries, NoBadge: c.NoBadge, Texts: c.Texts,
 	}
 	switch c.Worker {
 	case "":

@@ -105,6 +105,10 @@ func TestScriptsOptions(t *testing.T) {
 	if !strings.Contains(metas(t, page)["outbox-config"], `"worker":"/sw.js"`) {
 		t.Error(page)
 	}
+	page = string(outbox.Script(outbox.ScriptConfig{NoBadge: true, Texts: map[string]string{"waiting.few": "{n} zmiany"}}))
+	if c := metas(t, page)["outbox-config"]; !strings.Contains(c, `"noBadge":true`) || !strings.Contains(c, `"texts":{"waiting.few":"{n} zmiany"}`) {
+		t.Error(page)
+	}
 	page = string(outbox.Script(outbox.ScriptConfig{NoKit: true, Worker: "-"}))
 	if strings.Contains(page, "kit") || !strings.Contains(metas(t, page)["outbox-config"], `"worker":""`) || strings.Contains(page, "nonce") {
 		t.Error(page)

@@ -3,13 +3,18 @@
 // words.ru.js and words.en.js, of which a page loads one.
 //
 // A name with a number has one line per plural category of the language
-// ("waiting.few"), and may have one for a single exact number ("waiting.1").
+// ("waiting.few", as Intl.PluralRules names them), and may have one for a single
+// exact number ("waiting.1"); {n} is the number.
+//
+// For another language the page gives its own, under the names of words.en.js, as
+// "texts" in its configuration; what it leaves out is English.
 
 /**
  * @typedef {object} Speaker
  * @property {(name: string, n?: number) => string} say the words of that name,
  *   for n things; '' where there are none
  * @property {(ms: number) => string} ago how long ago, rounded
+ * @property {string} other the words' language if it is not the page's; else ''
  */
 
 /**
@@ -29,17 +34,19 @@ export const spoken = (lang) => (/^ru\b/i.test(lang) ? 'ru' : 'en');
  * @returns {Speaker}
  */
 export function speaker(lang, ours, own = {}) {
-  const locale = supported(Object.keys(own).length ? lang : ours.lang);
+  const given = Object.keys(own);
+  const locale = supported(given.length ? lang : ours.lang);
   const rules = new Intl.PluralRules(locale);
   const numbers = new Intl.NumberFormat(locale);
   const times = new Intl.RelativeTimeFormat(locale, { numeric: 'auto' });
 
   return {
+    other: given.length || lang.toLowerCase().startsWith(ours.lang) ? '' : ours.lang,
     say(name, n) {
       if (n === undefined) return own[name] ?? ours[name] ?? '';
       // Plural lines are taken from one language only: another's "one" may stand
       // for 21 as well.
-      const from = Object.keys(own).some((k) => k === name || k.startsWith(`${name}.`)) ? own : ours;
+      const from = given.some((k) => k === name || k.startsWith(`${name}.`)) ? own : ours;
       const line =
         from[`${name}.${n}`] ?? from[`${name}.${rules.select(n)}`] ?? from[`${name}.other`] ?? from[`${name}.many`] ?? from[name] ?? '';
       return line.replaceAll('{n}', numbers.format(n));

@@ -72,6 +72,29 @@ test('Another language can be given, and its plurals are its own', () => {
   assert.equal(say('look'), 'Show', 'what was not given is English');
 });
 
+test('Arabic has six forms and its own digits', () => {
+  const own = Object.fromEntries(['zero', 'one', 'two', 'few', 'many', 'other'].map((c) => [`waiting.${c}`, `${c} {n}`]));
+  const { say, ago, other } = speaker('ar-EG', own);
+  const digits = new Intl.NumberFormat('ar-EG');
+  for (const [n, form] of /** @type {const} */ ([[0, 'zero'], [1, 'one'], [2, 'two'], [3, 'few'], [10, 'few'], [11, 'many'], [99, 'many'], [100, 'other'], [103, 'few']])) {
+    assert.equal(say('waiting', n), `${form} ${digits.format(n)}`);
+  }
+  assert.equal(ago(120_000), new Intl.RelativeTimeFormat('ar-EG', { numeric: 'auto' }).format(-2, 'minute'));
+  assert.equal(other, '', 'they are in the language of the page');
+});
+
+test('A form that was not given is the one for everything else', () => {
+  const { say } = speaker('ar', { 'waiting.one': 'واحد', 'waiting.other': '{n}' });
+  assert.match(say('waiting', 5), /^.$/u);
+});
+
+test('Words that are not in the language of the page say in which they are', () => {
+  assert.equal(speaker('ru-RU').other, '');
+  assert.equal(speaker('en-GB').other, '');
+  assert.equal(speaker('de').other, 'en');
+  assert.equal(speaker('RU').other, '');
+});
+
 test('Own words replace ours one by one', () => {
   const { say } = speaker('ru', { look: 'Открыть' });
   assert.equal(say('look'), 'Открыть');

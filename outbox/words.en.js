@@ -43,6 +43,7 @@ export const words = {
   sure: 'Discard for good?',
   keep: 'Keep',
   unsure: 'Still unclear',
+  done: 'Checked: it is saved',
   away: 'Already being sent, too late to discard it',
   leave: 'Some changes are not saved on the server yet',
   'leave.send': 'Send and log out',

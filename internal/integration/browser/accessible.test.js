@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, afterEach, before, describe, test } from 'node:test';
+import { axe } from './axe.js';
 import { tempFolder, until } from './processes.js';
 import { Scene } from './scene.js';
 import { usual } from './steps.js';
@@ -76,9 +77,9 @@ test('the list takes the focus and keeps it, Escape gives it back, and nothing b
   assert.equal((await focus()).id, 'outbox-title');
   const dialog = await screen.tab.eval(() => {
     const d = /** @type {HTMLDialogElement} */ (document.querySelector('dialog[open]'));
-    return { modal: d.matches(':modal'), name: document.getElementById(d.getAttribute('aria-labelledby') ?? '')?.textContent };
+    return { modal: d.matches(':modal'), name: d.getAttribute('aria-label'), heading: d.querySelector('h2')?.textContent };
   });
-  assert.deepEqual(dialog, { modal: true, name: 'Что не сохранено' });
+  assert.deepEqual(dialog, { modal: true, name: 'Что не сохранено', heading: 'Что не сохранено' });
   const acts = new Set();
   for (let i = 0; i < 12; i++) {
     await screen.tab.raw.key('Tab');
@@ -90,6 +91,69 @@ test('the list takes the focus and keeps it, Escape gives it back, and nothing b
   await screen.tab.raw.key('Escape');
   await screen.tab.waitFor('the list is closed', () => !document.querySelector('dialog[open]'));
   assert.equal((await focus()).act, 'look');
+});
+
+// Not measured with a clock, for a busy machine has its own: what a frame shows
+// is decided when the frame is drawn.
+test('the circle is filled in the first frame after the press, and whole in a tenth of a second, while the network is silent', async () => {
+  const anna = await personWith(title);
+  const { screen } = anna;
+  await scene.network.mode('blackhole');
+  const circle = await screen.circle(title);
+  await screen.tab.eval(s => {
+    document.querySelector(s)?.addEventListener('click', () => {
+      requestAnimationFrame(() => {
+        const at = /** @type {Element} */ (document.querySelector(s));
+        const { transitionDuration, transitionDelay, transitionProperty } = getComputedStyle(/** @type {Element} */ (at.querySelector('.ring')));
+        const seconds = (/** @type {string} */ list) => list.split(',').map(t => parseFloat(t) * (/ms/.test(t) ? 0.001 : 1));
+        const names = transitionProperty.split(', ');
+        const takes = seconds(transitionDuration).map((t, i) => (/color|^all$/.test(names[i]) ? t + (seconds(transitionDelay)[i] ?? 0) : 0));
+        /** @type {any} */ (window).first = { filled: at.getAttribute('aria-pressed'), soon: Math.max(...takes) <= 0.1 };
+      });
+    }, { once: true, capture: true });
+  }, circle);
+  await screen.tap(title);
+  const first = await screen.tab.waitFor('a frame', () => /** @type {any} */ (window).first);
+  assert.deepEqual(first, { filled: 'true', soon: true });
+});
+
+test('the browser is asked once to keep what waits, and only when something does', async () => {
+  const anna = await scene.person();
+  const { screen } = anna;
+  await anna.chromium().context.addInitScript(() => {
+    /** @type {any} */ (window).persists = 0;
+    navigator.storage.persist = async () => {
+      /** @type {any} */ (window).persists++;
+      return false;
+    };
+  });
+  await screen.today();
+  await screen.add(title);
+  await screen.shows(title, { state: '' });
+  await screen.drained();
+  const persists = () => screen.tab.eval(() => /** @type {number} */ (/** @type {any} */ (window).persists));
+  assert.equal(await persists(), 0);
+  await scene.network.mode('offline');
+  await screen.tap(title);
+  await screen.stripSays('Одно изменение ждёт сети');
+  await screen.add('Алгебра');
+  await screen.stripSays('2 изменения ждут сети');
+  assert.equal(await persists(), 1);
+});
+
+test('axe-core finds nothing in the strip, on the rows and in the list, as the planner shows them', async () => {
+  const anna = await personWith(title, 'Алгебра');
+  const { screen } = anna;
+  const parts = ['#outbox-strip', '[data-outbox-row]'];
+  await scene.network.mode('offline');
+  await screen.tap(title);
+  await screen.shows(title, { state: 'waiting' });
+  await screen.stripSays('Одно изменение ждёт сети');
+  // The circle's own little movement is over.
+  await screen.tab.waitFor('nothing moves', () => document.getAnimations().length === 0);
+  assert.deepEqual((await axe(pageOf(anna), parts)).found, []);
+  await screen.openList();
+  assert.deepEqual((await axe(pageOf(anna), ['dialog[open]'])).found, []);
 });
 
 test('a task is added, done and taken back with the keyboard alone, and the focus stays on its circle', async () => {

@@ -1,89 +1,21 @@
 // @ts-check
-// The outbox's kit (strip, captions, list) on a page of its own: kit.js, its words
-// and its style as they ship, over a stand-in for page.js that shows whatever
-// snapshot the test wants. What the real page.js tells is seen in the scenarios.
+// The outbox's kit (strip, captions, list) as a person uses it, on every engine,
+// over a stand-in for page.js (kit-page.js). What the real page.js tells is seen in
+// the scenarios; how each state looks, in kit-states.test.js.
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
-import { createServer } from 'node:http';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import { open } from './engines.js';
+import { serveKit } from './kit-page.js';
 import { sleep } from './processes.js';
 
-const shipped = new URL('../../../outbox/', import.meta.url);
-const page = (/** @type {string} */ lang) => `<!doctype html><html lang="${lang}"><meta charset="utf-8"><title>Kit</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="outbox-config" content='{"login":"/login","softLimit":8000}'>
-<link rel="icon" href="data:,"><link rel="stylesheet" href="/outbox/kit.css">
-<style>:root { --outbox-bottom: 60px } li { display: flex; flex-wrap: wrap } .strip { display: flex } .bar { position: fixed; bottom: 0; left: 0; right: 0; height: 60px }</style>
-<form id="add" action="/tasks" method="post"><input name="text" id="text"><input type="hidden" name="_key" value="x"><button>+</button></form>
-<ul>
-<li id="task-1" data-outbox-row><button id="done-1">done</button><span>Физика: задачи 12–15</span></li>
-<li id="task-2" data-outbox-row><button id="done-2">done</button><span>Алгебра</span><p data-outbox-caption></p></li>
-</ul>
-<form id="logout" action="/left" data-outbox-logout><button id="leave">Log out</button></form>
-<button id="all" data-outbox-open>…</button><div class="bar"></div>
-<script type="module" src="/outbox/page.js"></script><script type="module" src="/outbox/kit.js"></script></html>`;
-
-const standIn = `
-class Outbox extends EventTarget {
-  snapshot = { pending: 0, sending: false, login: 0, refused: 0, stuck: 0, ask: 0, foreign: 0, entries: [], stored: true, controlled: true };
-  calls = [];
-  keeps = [];
-  show(entries, more) {
-    const line = entries.filter(e => e.state !== 'refused' && e.state !== 'ask');
-    this.snapshot = { ...this.snapshot, pending: line.length, login: line.some(e => e.state === 'login') ? line.length : 0, foreign: 0, entries, ...more };
-    this.dispatchEvent(new CustomEvent('change', { detail: this.snapshot }));
-  }
-  async retry(key) { this.calls.push('retry ' + key); return 'waiting'; }
-  async resend(key) { this.calls.push('resend ' + key); return 'waiting'; }
-  async look(key) { this.calls.push('look ' + key); return 'ask'; }
-  async flush() { this.calls.push('flush'); }
-  async discard(key) {
-    this.calls.push('discard ' + key);
-    if (this.keeps.includes(key)) return 'sending';
-    this.show(this.snapshot.entries.filter(e => e.key !== key));
-    return 'discarded';
-  }
-}
-export const outbox = new Outbox();
-window.outbox = outbox;
-window.said = [];
-const wait = setInterval(() => {
-  const region = document.querySelector('#outbox-strip [aria-live=polite]');
-  if (!region) return;
-  clearInterval(wait);
-  new MutationObserver(() => said.push(region.textContent)).observe(region, { childList: true, characterData: true, subtree: true });
-  window.ready = true;
-}, 10);`;
-
-/**
- * @param {string} key
- * @param {string} state
- * @param {object} [over]
- */
-const entry = (key, state, over) => ({
-  key, state, label: '', el: '', method: 'POST', url: `${url}/tasks`, createdAt: Date.now(), firstSentAt: Date.now(), attempts: 1,
-  nextAt: 0, reason: '', lastStatus: 0, lastText: '', bodyText: '', ...over,
-});
-
-/** @type {import('node:http').Server} */
-let server;
-let url = '';
+/** @type {import('./kit-page.js').KitPage} */
+let kit;
+/** @type {import('./kit-page.js').KitPage['entry']} */
+const entry = (...args) => kit.entry(...args);
 before(async () => {
-  server = createServer((request, answer) => {
-    const path = new URL(request.url ?? '/', 'http://x').pathname;
-    const name = path.slice('/outbox/'.length);
-    const type = name.endsWith('.css') ? 'text/css' : path.startsWith('/outbox/') ? 'text/javascript' : 'text/html';
-    const body = name === 'page.js' ? standIn : type === 'text/html' ? page(path.slice(1)) : readFileSync(new URL(name, shipped));
-    answer.writeHead(200, { 'Content-Type': `${type}; charset=utf-8` }).end(body);
-  });
-  await new Promise(resolve => server.listen(0, '127.0.0.1', () => resolve(undefined)));
-  url = `http://127.0.0.1:${/** @type {import('node:net').AddressInfo} */ (server.address()).port}`;
+  kit = await serveKit();
 });
-after(() => {
-  server.close();
-  server.closeAllConnections();
-});
+after(() => kit?.close());
 
 for (const engine of /** @type {const} */ (['chromium', 'firefox', 'webkit'])) {
   describe(`the kit in ${engine}`, () => {
@@ -98,9 +30,9 @@ for (const engine of /** @type {const} */ (['chromium', 'firefox', 'webkit'])) {
     after(() => browser?.close());
     beforeEach(() => load('ru'));
 
-    /** @param {string} lang */
+    /** @param {string} lang with a query, if there is one */
     const load = async lang => {
-      await tab.goto(`${url}/${lang}`);
+      await tab.goto(`${kit.url}/${lang}`);
       await tab.waitFor('the kit is there', () => /** @type {any} */ (window).ready);
     };
     /** @param {object[]} entries */
@@ -287,10 +219,110 @@ for (const engine of /** @type {const} */ (['chromium', 'firefox', 'webkit'])) {
       await stripSays(null);
     });
 
+    test('a press within the list leaves it open, also beside its words', async () => {
+      await show(entry('a', 'waiting'));
+      await tab.click('#all');
+      const box = await tab.eval(() => {
+        const b = /** @type {Element} */ (document.querySelector('dialog')).getBoundingClientRect();
+        return { x: Math.round(b.left + 5), y: Math.round(b.top + 40) };
+      });
+      await tab.raw.press(box.x, box.y, []);
+      await sleep(100);
+      assert.ok(await tab.visible('dialog[open]'));
+    });
+
+    test('what is copied is the text, and where that is forbidden it can be read', async () => {
+      await show(entry('a', 'waiting', { bodyText: 'text=' + encodeURIComponent('Купить тетрадь') }));
+      await tab.click('#all');
+      const forbid = (/** @type {boolean} */ no) =>
+        tab.eval(never => {
+          const writeText = async (/** @type {string} */ words) => {
+            if (never) throw new Error('forbidden');
+            /** @type {any} */ (window).copied = words;
+          };
+          Object.defineProperty(navigator, 'clipboard', { configurable: true, value: { writeText } });
+        }, no);
+      await forbid(false);
+      await tab.click('[data-act=copy]');
+      await tab.waitFor('it is said', () => document.querySelector('.outbox-note')?.textContent === 'Скопировано');
+      assert.equal(await tab.eval(() => /** @type {any} */ (window).copied), 'Купить тетрадь');
+      await forbid(true);
+      await tab.click('[data-act=copy]');
+      await tab.waitFor('it can be read', () => document.querySelector('.outbox-note')?.textContent === 'Купить тетрадь');
+      assert.equal(await focused(), 'copy');
+    });
+
+    test('the number is on the icon of the app, where there is one', async () => {
+      const badges = () => tab.eval(() => /** @type {number[]} */ (/** @type {any} */ (window).badges));
+      await show(entry('a', 'sending'));
+      await show(entry('a', 'waiting'), entry('b', 'waiting', { attempts: 0 }), entry('c', 'refused'));
+      await show(entry('a', 'waiting', { attempts: 2 }), entry('b', 'waiting', { attempts: 0 }), entry('c', 'refused'));
+      await show(entry('c', 'refused'));
+      await show();
+      assert.deepEqual(await badges(), [0, 3, 1, 0]);
+      for (const query of ['?noicon', '?nobadge']) {
+        await load(`ru${query}`);
+        await show(entry('a', 'waiting'));
+        await stripSays('Одно изменение ждёт сети');
+        assert.deepEqual(await badges(), [], query);
+      }
+    });
+
+    test('a page may give any language, with its own plurals and its own direction', async () => {
+      await load('ar');
+      for (const [n, text] of /** @type {const} */ ([
+        [1, 'تغيير واحد ينتظر الشبكة'], [2, 'تغييران ينتظران الشبكة'], [3, /تغييرات تنتظر الشبكة/], [11, /تغييرًا ينتظر الشبكة/], [100, /^\S+ تغيير ينتظر الشبكة/],
+      ])) {
+        await show(...Array.from({ length: n }, (_, i) => entry(`k${i}`, 'waiting')));
+        await tab.waitFor(`${n} is said`, (want, exact) => {
+          const says = document.querySelector('#outbox-strip [role=status]')?.textContent ?? '';
+          return exact ? says === want : new RegExp(want).test(says);
+        }, typeof text === 'string' ? text : text.source, typeof text === 'string');
+      }
+      const strip = await tab.eval(() => {
+        const box = (/** @type {string} */ s) => /** @type {Element} */ (document.querySelector(s)).getBoundingClientRect();
+        const bar = /** @type {HTMLElement} */ (document.querySelector('#outbox-strip'));
+        return { lang: bar.lang, edge: getComputedStyle(bar).borderRightWidth, reads: box('#outbox-strip .outbox-text').right > box('#outbox-strip [data-act=look]').right };
+      });
+      assert.deepEqual(strip, { lang: '', edge: '5px', reads: true });
+      // Words that are not the page's are marked as what they are.
+      await load('de');
+      await show(entry('a', 'waiting'));
+      await stripSays('One change is waiting for the network');
+      assert.deepEqual(await tab.eval(() => {
+        const { lang, dir } = /** @type {HTMLElement} */ (document.querySelector('#outbox-strip'));
+        return { lang, dir };
+      }), { lang: 'en', dir: 'ltr' });
+    });
+
+    test('it takes the page\'s colours from wherever they are set, and leaves room for its last line', async () => {
+      await tab.eval(() => {
+        document.body.style.setProperty('--outbox-surface', 'rgb(1, 2, 3)');
+        document.body.style.setProperty('--outbox-ink', 'rgb(250, 251, 252)');
+        const tall = document.createElement('div');
+        tall.innerHTML = '<div style="height: 200vh"></div><p id="last">the end</p>';
+        document.querySelector('main')?.append(tall);
+      });
+      await show(entry('a', 'waiting'));
+      await stripSays('Одно изменение ждёт сети');
+      await tab.eval(() => scrollTo({ top: 1e6, behavior: 'instant' }));
+      const seen = await tab.waitFor('the strip has its height', () => {
+        const bar = /** @type {Element} */ (document.querySelector('#outbox-strip'));
+        const { color, backgroundColor } = getComputedStyle(bar);
+        const { bottom } = /** @type {Element} */ (document.querySelector('#last')).getBoundingClientRect();
+        const height = getComputedStyle(document.documentElement).getPropertyValue('--outbox-height');
+        scrollTo({ top: 1e6, behavior: 'instant' });
+        return height === `${/** @type {HTMLElement} */ (bar).offsetHeight}px` && { color, backgroundColor, clear: bottom <= bar.getBoundingClientRect().top };
+      });
+      assert.deepEqual(seen, { color: 'rgb(250, 251, 252)', backgroundColor: 'rgb(1, 2, 3)', clear: true });
+      await show();
+      await tab.waitFor('and none without it', () => getComputedStyle(document.documentElement).getPropertyValue('--outbox-height') === '0px');
+    });
+
     test('logging out while something waits asks first', async () => {
       await show(entry('a', 'waiting'));
       await tab.click('#leave');
-      assert.equal(await tab.text('dialog[open] h2'), 'Не всё сохранено на сервере');
+      await tab.waitFor('it is asked', () => document.querySelector('dialog[open] h2')?.textContent === 'Не всё сохранено на сервере');
       await tab.click('[data-act="leave.stay"]');
       await tab.waitFor('the question is gone', () => !document.querySelector('dialog[open]'));
       assert.equal(new URL(await tab.url()).pathname, '/ru');
@@ -302,6 +334,101 @@ for (const engine of /** @type {const} */ (['chromium', 'firefox', 'webkit'])) {
     test('logging out with nothing waiting asks nothing', async () => {
       await tab.click('#leave');
       await tab.waitFor('we have left', () => location.pathname === '/left');
+    });
+
+    if (engine !== 'chromium') return; // what follows is the same code everywhere
+
+    test('what could not be kept is said until the person has read it', async () => {
+      await tell('#add', 'outbox:unsaved', {});
+      await stripSays('Не сохранено на этом устройстве. Не закрывайте страницу и попробуйте ещё раз.');
+      await tab.click('#outbox-strip [data-act=close]');
+      await stripSays(null);
+    });
+
+    test('a refused form is filled in as it was sent: boxes, choices and all', async () => {
+      await tab.eval(() => {
+        /** @type {Element} */ (document.querySelector('#add')).innerHTML = `<input type="hidden" name="_key" value="x"><input name="text" value="as it is">
+          <input name="also" value="as it is"><label><input type="checkbox" name="a" value="1">1</label><label><input type="checkbox" name="a" value="2" checked>2</label>
+          <label><input type="checkbox" name="b" value="1" checked>b</label><label><input type="radio" name="r" value="1" checked>1</label>
+          <label><input type="radio" name="r" value="2">2</label><select name="s"><option>x<option>y</select><select name="m" multiple><option selected>x<option>y<option>z</select>
+          <input name="two"><input name="two"><button>+</button>`;
+      });
+      const sent = 'text=new&a=1&r=2&s=y&m=y&m=z&two=1&two=2';
+      await show(entry('r', 'refused', { bodyText: `_key=1&${sent}` }));
+      await tab.click('#all');
+      await tab.click('[data-act=edit]');
+      const now = await tab.eval(() => new URLSearchParams(/** @type {any} */ (new FormData(/** @type {HTMLFormElement} */ (document.querySelector('#add'))))).toString());
+      assert.equal(now, '_key=x&text=new&also=as+it+is&a=1&r=2&s=y&m=y&m=z&two=1&two=2');
+    });
+
+    test('the list tells when, and what the server knew', async () => {
+      const createdAt = Date.now() - 5 * 60_000;
+      await show(entry('q', 'ask', { reason: 'expired', createdAt, label: 'Q' }), entry('w', 'waiting'));
+      await tab.click('#all');
+      assert.equal(await tab.text('.outbox-when'), '5 минут назад');
+      assert.equal(await tab.attribute('.outbox-when', 'datetime'), new Date(createdAt).toISOString());
+      await tab.eval(() => void (/** @type {any} */ (window).outbox.found = 'in-progress'));
+      await tab.click('[data-act=check]');
+      await tab.waitFor('it is unclear', () => document.querySelector('.outbox-note')?.textContent === 'По-прежнему неизвестно');
+      await tab.eval(() => void (/** @type {any} */ (window).outbox.found = 'done'));
+      await tab.click('[data-act=check]');
+      await tab.waitFor('it is saved', () => document.querySelector('dialog [role=status].outbox-none')?.textContent === 'Проверено: сохранено');
+      await show(entry('w', 'waiting'));
+      assert.equal(await focused(), 'outbox-title');
+      assert.equal(await tab.text('.outbox-none'), 'Проверено: сохранено');
+    });
+
+    test('a question that was left open is not asked when the list is opened anew', async () => {
+      await show(entry('a', 'waiting', { label: 'A' }));
+      await tab.click('#all');
+      await tab.click('[data-act=discard]');
+      await tab.raw.key('Escape');
+      await tab.waitFor('the list is closed', () => !document.querySelector('dialog[open]'));
+      assert.equal(await focused(), 'all');
+      await tab.click('#all');
+      assert.equal(await tab.exists('[data-act=sure]'), false);
+      assert.ok(await tab.exists('[data-act=discard]'));
+    });
+
+    test('the list comes back when the page under it was replaced', async () => {
+      await show(entry('a', 'waiting', { label: 'A' }));
+      await tab.click('#all');
+      await tab.eval(() => document.querySelector('dialog')?.remove());
+      await tab.click('#all');
+      assert.ok(await tab.eval(() => document.querySelector('dialog')?.matches(':modal')));
+      assert.deepEqual(await tab.texts('.outbox-label'), ['A']);
+    });
+
+    test('whoever leaves may send first, and does not leave while something is on its way', async () => {
+      await show(entry('a', 'waiting'), entry('b', 'sending', { attempts: 2 }));
+      await tab.eval(() => void /** @type {any} */ (window).outbox.keeps.push('b'));
+      await tab.click('#out');
+      await tab.click('[data-act="leave.drop"]');
+      await tab.waitFor('it is told', () => document.querySelector('dialog[open] .outbox-note')?.textContent === 'Уже отправляется, отменить нельзя');
+      assert.deepEqual(await calls(), ['discard a', 'discard b']);
+      await tab.click('[data-act="leave.send"]');
+      await tab.waitFor('it is being sent', () => document.querySelector('dialog[open] .outbox-note')?.textContent === 'Отправляем…');
+      assert.equal((await calls()).at(-1), 'flush');
+      assert.equal(new URL(await tab.url()).pathname, '/ru');
+      await show();
+      await tab.waitFor('we have left', () => location.pathname === '/left');
+    });
+
+    test('whoever leaves may keep it for the next time; a way out that led nowhere asks again', async () => {
+      await tab.eval(() => document.querySelector('#logout')?.addEventListener('submit', e => e.preventDefault()));
+      await show(entry('a', 'waiting'));
+      for (let i = 0; i < 2; i++) {
+        await tab.eval(() => document.querySelector('#logout')?.addEventListener('submit', () => void (/** @type {any} */ (window).gone = true), { once: true }));
+        await tab.click('#leave');
+        await tab.click('[data-act="leave.keep"]');
+        await tab.waitFor('the form goes', () => {
+          const w = /** @type {any} */ (window);
+          const gone = w.gone;
+          w.gone = false;
+          return gone;
+        });
+      }
+      assert.deepEqual(await calls(), []);
     });
   });
 }
