@@ -22,7 +22,7 @@ types: ## tsc --checkJs over every script
 lint: ## gofmt, go vet, staticcheck
 	@$(SUITE) format vet staticcheck
 
-browsers: ## the browser tests whole: every scenario on every engine
+browsers: ## the browser tests whole: every scenario on every engine, and hundreds of random schedules (an hour)
 	@ONCEWARD_BROWSERS=all $(SUITE) browsers
 
 demo: ## the same taps over the same bad network, without Onceward and with it (about two minutes; in Russian if LANG is)
