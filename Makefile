@@ -23,6 +23,8 @@ lint: ## gofmt, go vet, staticcheck
 	@$(SUITE) format vet staticcheck
 
 browsers: ## the browser tests whole: every scenario on every engine, and the outbox's lives
+
+browsers: ## the browser tests whole: every scenario on every engine, and hundreds of random schedules (an hour)
 	@ONCEWARD_BROWSERS=all $(SUITE) browsers
 	@$(MAKE) --no-print-directory model
 

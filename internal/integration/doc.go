@@ -9,4 +9,5 @@
 //	cmd/bench   measures what is promised about speed
 //	cmd/sqlq    asks an SQLite file one question; the browser tests use it
 //	cmd/naive   a planner as everybody writes it first; the demo taps on it
+//	cmd/parcels takes files over the outbox and says what arrived; the browser tests use it
 package integration

@@ -80,6 +80,8 @@ export async function openChromium(options) {
  * @property {import('playwright-core').BrowserContext} context Playwright's own, for routes and cookies
  * @property {(offline: boolean) => Promise<void>} setOffline for pages and workers
  * @property {() => Promise<void>} stopWorkers stops every service worker of the browser at once
+ * @property {(url: string, bytes?: number) => Promise<void>} setQuota how much the site may keep; by default what the
+ *   disk has
  */
 /**
  * @typedef {import('./engines.js').Context & ChromiumPowers} ChromiumContext
@@ -101,6 +103,11 @@ function powers(context) {
       } finally {
         await session.detach().catch(() => {});
       }
+    },
+    async setQuota(/** @type {string} */ url, /** @type {number | undefined} */ bytes) {
+      // It lasts as long as the session, which ends with the page.
+      const session = await context.newCDPSession(context.pages()[0]);
+      await session.send('Storage.overrideQuotaForOrigin', { origin: new URL(url).origin, quotaSize: bytes });
     },
     cookies: async () => (await context.cookies()).map(c => ({ name: c.name, value: c.value })),
     setCookie: (/** @type {{name: string, value: string, url: string}} */ cookie) =>

@@ -83,3 +83,34 @@ test('the last step carries everything, knows the person, and on demand takes th
     app.close();
   }
 });
+
+test('the last step gives out another release of a file, also to a browser that has the old one, and says if there is nothing to change', async () => {
+  let asked = '';
+  const app = createServer((req, res) => {
+    asked = String(req.headers['if-none-match'] ?? '');
+    if (asked === '"1"') return void res.writeHead(304).end();
+    res.writeHead(200, { 'Content-Type': 'text/javascript', ETag: '"1"', 'Content-Length': '9' }).end('let a = 1');
+  });
+  await new Promise(resolve => app.listen(0, '127.0.0.1', () => resolve(undefined)));
+  const upstream = await Upstream.before(`http://127.0.0.1:${/** @type {import('node:net').AddressInfo} */ (app.address()).port}`);
+  try {
+    const get = async () => {
+      const answer = await fetch(`${upstream.url}/sw.js`, { headers: { 'If-None-Match': '"1"' } });
+      return [answer.status, await answer.text(), answer.headers.get('etag')];
+    };
+    assert.deepEqual(await get(), [304, '', null]);
+    upstream.patch = { '/sw.js': text => text.replace('1', '22') };
+    assert.deepEqual(await get(), [200, 'let a = 22', null]);
+    assert.equal(asked, '');
+    assert.deepEqual(upstream.wrong, []);
+    upstream.patch = { '/sw.js': text => text.replace('3', '4') };
+    await get();
+    assert.equal(upstream.wrong.length, 1);
+    upstream.own = (req, res) => req.url === '/sw.js' && Boolean(res.writeHead(404).end());
+    assert.equal((await get())[0], 404);
+  } finally {
+    await upstream.stop();
+    app.closeAllConnections();
+    app.close();
+  }
+});

@@ -45,119 +45,124 @@ async function comesByTheLogin({ screen, context, login }) {
   await screen.ready();
 }
 
-for (const engine of /** @type {const} */ (['chromium', 'firefox', 'webkit'])) {
-  if (only && only !== engine) continue;
-  describe(`${engine}: the page in place of one that is not kept`, () => {
-    /** @type {Scene} */
-    let scene;
-    before(async () => {
-      scene = await Scene.open(engine, { limits: usual });
-    });
-    after(() => scene?.close());
-    afterEach(() => scene.clear());
+// The engines side by side, since most of it is waiting.
+describe('the page in place of one that is not kept', { concurrency: true }, () => {
+  for (const engine of /** @type {const} */ (['chromium', 'firefox', 'webkit'])) {
+    if (!only || only === engine) describe(engine, { concurrency: 1 }, () => on(engine));
+  }
+});
 
-    test('R24, R25: logs nobody out: it says what waits, sends it when there is a network, and the kept pages stay', async () => {
-      const anna = await scene.person();
-      const { screen } = anna;
-      await comesByTheLogin(anna);
-      await has(anna, physics);
-      const [{ id }] = await anna.tasks();
-      await screen.tab.reload(); // what is kept is the page as it was loaded
-      await screen.ready();
-      await screen.tab.waitFor('the page with the task is kept', async title => {
-        const page = await caches.match('/today');
-        return page && (await page.text()).includes(title);
-      }, physics);
-      const [pages] = await kept(screen);
-      await scene.network.mode('offline');
-      await screen.tap(physics);
-      await screen.shows(physics, { state: 'waiting' });
+/** @param {import('./engines.js').Engine} engine */
+function on(engine) {
+  /** @type {Scene} */
+  let scene;
+  before(async () => {
+    scene = await Scene.open(engine, { limits: usual });
+  });
+  after(() => scene?.close());
+  afterEach(() => scene.clear());
 
-      await opensUnkept(screen, `/tasks/${id}`);
+  test('R24, R25: logs nobody out: it says what waits, sends it when there is a network, and the kept pages stay', async () => {
+    const anna = await scene.person();
+    const { screen } = anna;
+    await comesByTheLogin(anna);
+    await has(anna, physics);
+    const [{ id }] = await anna.tasks();
+    await screen.tab.reload(); // what is kept is the page as it was loaded
+    await screen.ready();
+    await screen.tab.waitFor('the page with the task is kept', async title => {
+      const page = await caches.match('/today');
+      return page && (await page.text()).includes(title);
+    }, physics);
+    const [pages] = await kept(screen);
+    await scene.network.mode('offline');
+    await screen.tap(physics);
+    await screen.shows(physics, { state: 'waiting' });
+
+    await opensUnkept(screen, `/tasks/${id}`);
+    await screen.stripSays('Одно изменение ждёт сети');
+    await screen.openList();
+    assert.match((await screen.list())[0].label, /Физика/);
+    assert.deepEqual(await kept(screen), [pages]);
+    // The page before is as it was, and waits for nothing but the network.
+    await screen.tab.back();
+    const row = await screen.shows(physics, { done: true, state: 'waiting' });
+    assert.equal(row.caption, caption);
+    await screen.stripSays('Одно изменение ждёт сети');
+
+    // No other page of the planner is opened: this one is enough.
+    await opensUnkept(screen, `/tasks/${id}`);
+    await scene.network.good();
+    await screen.drained();
+    await screen.stripSays(null);
+    assert.deepEqual(await scene.did(anna), [`create ${physics}`, `done ${physics}`]);
+    assert.equal((await scene.sent(/state$/)).filter(e => e.forwarded > 0).length, 1);
+    assert.deepEqual(await kept(screen), [pages]);
+    await screen.tab.goto(`${screen.url}/done`);
+    await screen.shows(physics, { done: true, state: '' });
+  });
+
+  test('after a login the pages of the bar and of what waits are kept, and after the log-out none is', async () => {
+    const anna = await scene.person();
+    const { screen } = anna;
+    await has(anna, physics);
+    await keeps(screen, ['/today', '/done', '/trash', '/settings', '/waiting']);
+    await scene.network.mode('offline');
+    await screen.tap(physics);
+    await screen.shows(physics, { state: 'waiting' });
+    for (const path of ['/done', '/trash', '/settings', '/waiting']) {
+      await screen.tab.goto(screen.url + path);
+      assert.doesNotMatch((await screen.tab.text('h1')) ?? '', /Нет сети|offline/, path);
       await screen.stripSays('Одно изменение ждёт сети');
-      await screen.openList();
-      assert.match((await screen.list())[0].label, /Физика/);
-      assert.deepEqual(await kept(screen), [pages]);
-      // The page before is as it was, and waits for nothing but the network.
-      await screen.tab.back();
-      const row = await screen.shows(physics, { done: true, state: 'waiting' });
-      assert.equal(row.caption, caption);
-      await screen.stripSays('Одно изменение ждёт сети');
+    }
+    await screen.tab.waitFor('the list of what waits is open', () => document.querySelectorAll('dialog[open] .outbox-item').length === 1);
+    await scene.network.good();
+    await screen.drained();
 
-      // No other page of the planner is opened: this one is enough.
-      await opensUnkept(screen, `/tasks/${id}`);
-      await scene.network.good();
-      await screen.drained();
-      await screen.stripSays(null);
-      assert.deepEqual(await scene.did(anna), [`create ${physics}`, `done ${physics}`]);
-      assert.equal((await scene.sent(/state$/)).filter(e => e.forwarded > 0).length, 1);
-      assert.deepEqual(await kept(screen), [pages]);
-      await screen.tab.goto(`${screen.url}/done`);
-      await screen.shows(physics, { done: true, state: '' });
-    });
+    await screen.tab.goto(`${screen.url}/settings`);
+    await screen.tab.click('[data-outbox-logout] button');
+    await screen.tab.waitFor('the page of the login', () => location.pathname === '/auth/login');
+    await until('no page is kept', async () => (await kept(screen)).length === 0);
+    await scene.network.mode('offline');
+    await opensUnkept(screen, '/settings');
+  });
 
-    test('after a login the pages of the bar and of what waits are kept, and after the log-out none is', async () => {
-      const anna = await scene.person();
-      const { screen } = anna;
-      await has(anna, physics);
-      await keeps(screen, ['/today', '/done', '/trash', '/settings', '/waiting']);
-      await scene.network.mode('offline');
-      await screen.tap(physics);
-      await screen.shows(physics, { state: 'waiting' });
-      for (const path of ['/done', '/trash', '/settings', '/waiting']) {
-        await screen.tab.goto(screen.url + path);
-        assert.doesNotMatch((await screen.tab.text('h1')) ?? '', /Нет сети|offline/, path);
-        await screen.stripSays('Одно изменение ждёт сети');
-      }
-      await screen.tab.waitFor('the list of what waits is open', () => document.querySelectorAll('dialog[open] .outbox-item').length === 1);
-      await scene.network.good();
-      await screen.drained();
+  test('R24: the phone is handed over: it speaks of the one who is signed in, and sends nobody else’s', async () => {
+    const anna = await scene.person();
+    const { screen } = anna;
+    const boris = await scene.account('boris', anna.context);
+    await has(anna, physics);
+    const [{ id }] = await anna.tasks();
+    await changesMeet(scene, '502');
+    await screen.tap(physics);
+    await screen.shows(physics, { state: 'waiting' });
+    await screen.tab.goto(`${screen.url}/settings`);
+    await screen.stripSays('Одно изменение ждёт сети');
+    await screen.tab.click('[data-outbox-logout] button');
+    await screen.tab.click('[data-act="leave.keep"]');
+    await screen.tab.waitFor('the page of the login', () => location.pathname === '/auth/login');
+    await scene.network.good();
 
-      await screen.tab.goto(`${screen.url}/settings`);
-      await screen.tab.click('[data-outbox-logout] button');
-      await screen.tab.waitFor('the page of the login', () => location.pathname === '/auth/login');
-      await until('no page is kept', async () => (await kept(screen)).length === 0);
-      await scene.network.mode('offline');
-      await opensUnkept(screen, '/settings');
-    });
+    await anna.logIn(screen, boris.login);
+    await keeps(screen, ['/today', '/waiting']);
+    await scene.network.mode('offline');
+    await screen.add('Письмо');
+    await screen.shows('Письмо', { state: 'waiting' });
+    await opensUnkept(screen, `/tasks/${id}`);
+    await screen.stripSays('Одно изменение ждёт сети');
+    await screen.openList();
+    assert.equal((await screen.list()).length, 1);
+    assert.ok(!(await screen.tab.text('body'))?.includes('Физика'), 'the list has what is another’s');
+    assert.equal((await kept(screen)).length, 1);
+    await scene.network.good();
+    await boris.database('what waited is his', tasks => tasks.length === 1 && tasks[0].title === 'Письмо');
+    await screen.stripSays('Здесь ждут изменения из другого аккаунта');
+    assert.equal((await anna.tasks())[0].is_completed, 0);
 
-    test('R24: the phone is handed over: it speaks of the one who is signed in, and sends nobody else’s', async () => {
-      const anna = await scene.person();
-      const { screen } = anna;
-      const boris = await scene.account('boris', anna.context);
-      await has(anna, physics);
-      const [{ id }] = await anna.tasks();
-      await changesMeet(scene, '502');
-      await screen.tap(physics);
-      await screen.shows(physics, { state: 'waiting' });
-      await screen.tab.goto(`${screen.url}/settings`);
-      await screen.stripSays('Одно изменение ждёт сети');
-      await screen.tab.click('[data-outbox-logout] button');
-      await screen.tab.click('[data-act="leave.keep"]');
-      await screen.tab.waitFor('the page of the login', () => location.pathname === '/auth/login');
-      await scene.network.good();
-
-      await anna.logIn(screen, boris.login);
-      await keeps(screen, ['/today', '/waiting']);
-      await scene.network.mode('offline');
-      await screen.add('Письмо');
-      await screen.shows('Письмо', { state: 'waiting' });
-      await opensUnkept(screen, `/tasks/${id}`);
-      await screen.stripSays('Одно изменение ждёт сети');
-      await screen.openList();
-      assert.equal((await screen.list()).length, 1);
-      assert.ok(!(await screen.tab.text('body'))?.includes('Физика'), 'the list has what is another’s');
-      assert.equal((await kept(screen)).length, 1);
-      await scene.network.good();
-      await boris.database('what waited is his', tasks => tasks.length === 1 && tasks[0].title === 'Письмо');
-      await screen.stripSays('Здесь ждут изменения из другого аккаунта');
-      assert.equal((await anna.tasks())[0].is_completed, 0);
-
-      await anna.logIn(screen, anna.login);
-      await anna.database('hers is done', tasks => tasks[0].is_completed === 1);
-      await screen.drained();
-      assert.deepEqual(await scene.did(anna), [`create ${physics}`, `done ${physics}`]);
-      assert.equal((await boris.tasks()).length, 1);
-    });
+    await anna.logIn(screen, anna.login);
+    await anna.database('hers is done', tasks => tasks[0].is_completed === 1);
+    await screen.drained();
+    assert.deepEqual(await scene.did(anna), [`create ${physics}`, `done ${physics}`]);
+    assert.equal((await boris.tasks()).length, 1);
   });
 }

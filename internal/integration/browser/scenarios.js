@@ -1,26 +1,33 @@
 // @ts-check
 // The adversarial scenarios, one file for three engines: what the network does,
 // what a person then does, what they see, and what must be in the database. Their
-// numbers are those of the project's list; 28 (a token that changes) and 32 (a
-// clock that jumps) run under node, in the outbox's own tests, and 33 is
-// accessible.test.js and kit.test.js; 11 (the browser is killed) is restart.test.js.
+// numbers are those of the project's list. ways.js says which run where and how.
 import assert from 'node:assert/strict';
 import { until } from './processes.js';
-import { caption, changesMeet, has, long, physics, usual } from './steps.js';
+import { caption, changesMeet, counted, has, hears, long, physics, stopWorker, usual } from './steps.js';
 import { later } from './scenarios.later.js';
+import { more } from './scenarios.more.js';
+import { wayOf } from './ways.js';
 
 /**
  * @typedef {object} Scenario
  * @property {number} n
  * @property {string} name
- * @property {import('./engines.js').Engine[]} [only] the engines that can be made to do so
  * @property {boolean} [everywhere] one of those that every run takes on every engine
  * @property {Record<string, number>} [limits] of the outbox, where they are not the usual ones of these scenarios
- * @property {(scene: import('./scene.js').Scene, anna: import('./scene.js').Person) => Promise<void>} run
+ * @property {'parcels'} [app] in place of the planner
+ * @property {(engine: import('./engines.js').Engine) => import('./upstream.js').Patch | undefined} [patch] what is wrong
+ *   with the site's files
+ * @property {(engine: import('./engines.js').Engine) => Partial<import('./engines.js').Options> | undefined} [browser]
+ *   how the browser has to be started
+ * @property {(context: import('./engines.js').Context, scene: import('./scene.js').Scene) => Promise<void>} [prepare]
+ *   what is done to the phone before the first page
+ * @property {(scene: import('./scene.js').Scene, anna: import('./scene.js').Person) => Promise<void>} run anna: a new
+ *   person at the planner's page "today"; elsewhere somebody without an account
  */
 
 /** @type {Scenario[]} */
-export const scenarios = [
+const first = [
   {
     n: 1,
     name: 'the answer is cut after the work was done: the row waits, then is plain; done once, with one next task',
@@ -175,29 +182,33 @@ export const scenarios = [
   {
     n: 8,
     name: 'the worker is stopped in the middle of a first send: one answer, one effect',
-    only: ['chromium'],
+    limits: { ...usual, kickEvery: 2000 },
+    browser: idle,
     async run(scene, anna) {
       const { screen } = anna;
       await has(anna, physics);
-      await changesMeet(scene, 'slow=1:1s, pass');
+      // Firefox's worker ends by itself, long before this one has its answer.
+      await scene.network.set({ script: `POST /tasks/* -> slow:${scene.engine === 'firefox' ? 8 : 1}s` });
       await screen.tap(physics);
       await until('it is on its way', async () => (await scene.sent(/state$/)).length > 0, { every: 20 });
-      await anna.chromium().stopWorkers();
+      await stopWorker(scene, anna, 8);
       await anna.database('it is done', tasks => tasks[0].is_completed === 1);
-      await scene.network.good();
       await screen.drained();
       assert.deepEqual(await scene.did(anna), [`create ${physics}`, `done ${physics}`]);
       const sent = await scene.sent(/state$/);
       assert.equal(new Set(sent.map(e => e.key)).size, 1);
       assert.ok(sent.length > 1, 'the browser did not ask the worker again');
+      assert.equal(sent[0].fate, 'left');
       await screen.shows(physics, { done: true, state: '' });
       await screen.stripSays(null);
+      assert.deepEqual(await screen.errors(), []);
     },
   },
   {
     n: 9,
     name: 'the worker is stopped three times while it sends five: five, in order',
-    only: ['chromium'],
+    limits: { ...usual, kickEvery: 2000 },
+    browser: idle,
     async run(scene, anna) {
       const { screen } = anna;
       const five = ['Первая', 'Вторая', 'Третья', 'Четвёртая', 'Пятая'];
@@ -207,15 +218,23 @@ export const scenarios = [
         await screen.shows(title, { state: 'waiting' });
       }
       await screen.stripSays('5 изменений ждут сети');
-      await changesMeet(scene, 'slow=1:400ms, pass');
-      for (let i = 1; i <= 3; i++) {
-        const seen = (await scene.sent()).filter(e => e.forwarded > 0).length;
-        await until('one more has arrived', async () => (await scene.sent()).filter(e => e.forwarded > 0).length > seen, { every: 20, timeout: 30_000 });
-        await anna.chromium().stopWorkers();
+      const heard = await hears(screen);
+      if (wayOf(9, scene.engine) === 'idle limits') {
+        await scene.network.set({ mode: 'plan', plan: 'pass', script: 'POST /tasks -> slow:8s, pass, slow:8s, pass, slow:8s, pass' });
+        for (let i = 1; i <= 3; i++) await until('it was ended', async () => (await scene.sent()).filter(e => e.fate === 'left').length >= i, { timeout: 30_000 });
+      } else {
+        await changesMeet(scene, 'slow=1:400ms, pass');
+        for (let i = 1; i <= 3; i++) {
+          const seen = (await scene.sent()).filter(e => e.forwarded > 0).length;
+          await until('one more has arrived', async () => (await scene.sent()).filter(e => e.forwarded > 0).length > seen, { every: 20, timeout: 30_000 });
+          await stopWorker(scene, anna, 9);
+        }
       }
       await screen.drained();
       assert.deepEqual(await scene.did(anna), five.map(title => `create ${title}`));
       await screen.stripSays(null);
+      const numbers = counted(await heard());
+      assert.deepEqual(numbers, [...new Set(numbers)].sort((a, b) => b - a), 'the strip counts up, or says a number twice');
     },
   },
   {
@@ -392,5 +411,17 @@ export const scenarios = [
       await until('the list has what was taken, and no more', async () => (await titles()).join() === 'Коротко,Первая,Третья' || Promise.reject(new Error((await titles()).join())));
     },
   },
-  ...later,
 ];
+
+/** In the order of their numbers. */
+export const scenarios = [...first, ...later, ...more].sort((a, b) => a.n - b.n);
+
+/**
+ * Firefox ends a worker that nobody asks for anything soon, also in the middle of
+ * what it does.
+ *
+ * @param {import('./engines.js').Engine} engine
+ */
+function idle(engine) {
+  return engine === 'firefox' ? { prefs: { 'dom.serviceWorkers.idle_timeout': 300, 'dom.serviceWorkers.idle_extended_timeout': 300 } } : undefined;
+}

@@ -3,7 +3,8 @@
 // what a person takes back.
 import assert from 'node:assert/strict';
 import { sleep, until } from './processes.js';
-import { caption, changesMeet, has, long, physics, usual } from './steps.js';
+import { wayOf } from './ways.js';
+import { air, caption, changesMeet, has, long, physics, usual } from './steps.js';
 
 /** @type {import('./scenarios.js').Scenario[]} */
 export const later = [
@@ -68,9 +69,8 @@ export const later = [
       await second.tab.type('#add-text', 'недописанное');
       for (const s of tabs) await s.tab.eval(() => void (/** @type {any} */ (window).same = true));
       await screen.tab.front();
-      const offline = scene.engine === 'chromium';
-      if (offline) await anna.chromium().setOffline(true);
-      else await scene.network.mode('offline');
+      const network = air(scene, anna, 19);
+      await network.off();
       const ten = Array.from({ length: 10 }, (_, i) => `Дело ${i + 1}`);
       for (const title of ten) await screen.add(title);
       await screen.keeps(10);
@@ -78,8 +78,7 @@ export const later = [
         await s.tab.front();
         await s.stripSays('10 изменений ждут сети');
       }
-      if (offline) await anna.chromium().setOffline(false);
-      else await scene.network.good();
+      await network.on();
       await screen.drained();
       assert.deepEqual(await scene.did(anna), ten.map(title => `create ${title}`));
       assert.equal((await scene.sent()).reduce((sum, e) => sum + e.forwarded, 0), 10);
@@ -218,14 +217,23 @@ export const later = [
       const { screen } = anna;
       await scene.network.mode('offline');
       await screen.paste(long);
-      await screen.shows(long, { state: 'waiting' });
+      const { id } = await screen.shows(long, { state: 'waiting' });
+      // It is put off to another day, and then done.
+      await screen.tab.click(`#task-${id} .menu summary`);
+      await screen.tab.click(`#task-${id} .menu form[action$="/due"] button[name=date]`);
+      await screen.keeps(2);
       await screen.tap(long);
-      await screen.stripSays('2 изменения ждут сети');
+      await screen.stripSays('3 изменения ждут сети');
       await scene.network.good();
-      await screen.stripSays('2 изменения не приняты');
+      await screen.stripSays('3 изменения не приняты');
       assert.deepEqual(await anna.tasks(), []);
+      const sent = await scene.sent();
+      const paths = ['/tasks', `/tasks/${id}/due`, `/tasks/${id}/state`];
+      assert.deepEqual(sent.filter(e => e.status).map(e => [e.path, e.status]), paths.map((path, i) => [path, i ? 404 : 422]));
       await screen.openList();
-      assert.deepEqual((await screen.list()).map(i => /не принято/i.test(i.meta)), [true, true]);
+      const list = await screen.list();
+      assert.deepEqual(list.map(i => /не принято/i.test(i.meta)), [true, true, true]);
+      assert.match(list[0].meta, /Слишком длинно: не больше 500 знаков/i);
     },
   },
   {
@@ -244,14 +252,15 @@ export const later = [
         }
         return false;
       });
-      await scene.network.mode('offline');
+      const network = air(scene, anna, 27);
+      await network.off();
       await screen.tap(physics);
       await screen.shows(physics, { state: 'waiting' });
       await screen.tab.reload();
       const row = await screen.shows(physics, { done: true, state: 'waiting' });
       assert.equal(row.caption, caption);
       await screen.stripSays('Одно изменение ждёт сети');
-      await scene.network.good();
+      await network.on();
       await screen.drained();
       assert.deepEqual(await scene.did(anna), [`create ${physics}`, `done ${physics}`]);
       await screen.stripSays(null);
@@ -260,14 +269,21 @@ export const later = [
   {
     n: 29,
     name: 'a second tap while the first is under way takes its place on the page, not on the wire: both, in order',
+    limits: { ...usual, softLimit: 6000 },
     async run(scene, anna) {
       const { screen } = anna;
       await has(anna, physics);
-      await changesMeet(scene, 'slow=1:1200ms, pass');
+      await screen.tab.eval(() => {
+        /** @type {any} */ (window).rigAborts = 0;
+        document.addEventListener('htmx:sendAbort', () => /** @type {any} */ (window).rigAborts++);
+      });
+      assert.equal(await screen.tab.attribute('#lists form.tick', 'hx-sync'), 'this:replace');
+      await changesMeet(scene, 'slow=1:3s, pass');
       await screen.tap(physics);
       await until('it is on its way', async () => (await scene.sent(/state$/)).length > 0, { every: 20 });
       await screen.tap(physics);
       await screen.shows(physics, { done: false });
+      assert.equal(await screen.tab.eval(() => /** @type {any} */ (window).rigAborts), 1);
       await until('both are done', async () => (await scene.did(anna)).length === 3);
       await scene.network.good();
       await screen.drained();
@@ -282,25 +298,21 @@ export const later = [
     async run(scene, anna) {
       const { screen } = anna;
       await has(anna, physics);
-      const sync = scene.engine === 'chromium';
-      if (sync) await anna.chromium().setOffline(true);
-      else await scene.network.mode('offline');
+      const network = air(scene, anna, 30);
+      await network.off();
       await screen.tap(physics);
       await screen.shows(physics, { state: 'waiting' });
-      await screen.tab.goto('about:blank');
-      if (sync) {
-        // Nothing of the planner is open; the browser itself wakes the worker.
-        await anna.chromium().setOffline(false);
-        await anna.database('it is done', tasks => tasks[0].is_completed === 1);
-      } else {
-        await scene.network.good();
-      }
+      await screen.tab.eval(() => addEventListener('pageshow', e => void (/** @type {any} */ (window).rigPersisted = e.persisted)));
+      await screen.tab.goto(wayOf(30, scene.engine) === 'sync' ? 'about:blank' : `http://localhost:${scene.site.planner.port}/healthz`);
+      // Nothing of the planner is open. Chromium itself wakes the worker.
+      await network.on();
+      if (wayOf(30, scene.engine) === 'sync') await anna.database('it is done', tasks => tasks[0].is_completed === 1);
       await screen.tab.back();
-      await screen.ready();
+      assert.equal(await screen.tab.eval(() => /** @type {any} */ (window).rigPersisted), true, 'the page was loaded again: the browser had not kept it');
       await screen.drained();
       await anna.database('it is done', tasks => tasks[0].is_completed === 1);
       await screen.stripSays(null);
-      assert.ok(!(await screen.rows()).some(r => r.state), 'a row is still marked');
+      await until('no row is marked', async () => !(await screen.rows()).some(r => r.state));
       assert.deepEqual(await scene.did(anna), [`create ${physics}`, `done ${physics}`]);
     },
   },

@@ -1,6 +1,7 @@
 // @ts-check
 // What every scenario stands on: a planner of its own, the bad network in front
 // of it, and people with browsers in front of that.
+import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { open } from './engines.js';
 import { BadNetwork } from './fault.js';
@@ -11,17 +12,26 @@ import { Upstream } from './upstream.js';
 /** @typedef {{title: string, id: string, is_completed: number, deleted: number, retracted: number, series_id: string | null, occurrence: string | null, due_date: string | null}} Row */
 
 /**
+ * @typedef {object} SiteOptions
+ * @property {'planner' | 'parcels'} [app] parcels: cmd/parcels, which takes files
+ * @property {Record<string, number>} [limits] of the planner's outbox, in ms or bytes, where its own are too long to
+ *   wait for
+ * @property {string} [plan] what the network does from the beginning
+ * @property {number} [seed]
+ * @property {import('./upstream.js').Patch} [patch]
+ */
+
+/**
  * Starts a planner, the network in front of it, and between them what writes down
  * what the planner did.
- * @param {{limits?: Record<string, number>, plan?: string, seed?: number}} [options] limits: of the outbox, in ms or
- *   bytes, where the planner's own are too long to wait for
+ * @param {SiteOptions} [options]
  */
-export async function startSite({ limits, plan, seed } = {}) {
-  const data = tempFolder('onceward-planner-');
-  const planner = await startServer('planner', ['-data', data, ...(limits ? ['-outbox', JSON.stringify(limits)] : [])]);
-  const upstream = await Upstream.before(planner.url);
+export async function startSite({ app = 'planner', limits, plan, seed, patch } = {}) {
+  const data = tempFolder(`onceward-${app}-`);
+  const planner = await startServer(app, ['-data', data, ...(limits && app === 'planner' ? ['-outbox', JSON.stringify(limits)] : [])]);
+  const upstream = await Upstream.before(planner.url, { patch });
   const network = await BadNetwork.before(upstream.url, { plan, seed });
-  return new Site(planner, network, join(data, 'planner.db'), upstream);
+  return new Site(planner, network, join(data, `${app}.db`), upstream);
 }
 
 export class Site {
@@ -120,6 +130,7 @@ export class Scene {
   /** @type {Person[]} */
   #people = [];
   #from = 0;
+  #done0 = 0;
 
   /**
    * @param {Site} site
@@ -134,7 +145,7 @@ export class Scene {
 
   /**
    * @param {import('./engines.js').Engine} engine
-   * @param {Parameters<typeof startSite>[0] & {browser?: Partial<import('./engines.js').Options>}} [options]
+   * @param {SiteOptions & {browser?: Partial<import('./engines.js').Options>}} [options]
    */
   static async open(engine, { browser, ...site } = {}) {
     const [started, opened] = await Promise.all([startSite(site), open(engine, browser)]);
@@ -144,17 +155,32 @@ export class Scene {
   /**
    * A new person with a phone of their own, who looks at the page "today".
    * @param {string} [name]
+   * @param {(context: import('./engines.js').Context) => Promise<void>} [prepare] what is done to the phone before
    */
-  async person(name = 'anna') {
+  async person(name = 'anna', prepare = async () => {}) {
     const login = `${name}-${++people}`;
     const cookie = await this.site.register(login);
     const context = await this.browser.newContext();
     const person = new Person(this.site, login, context);
     this.#people.push(person);
     person.screen = await person.newTab();
+    await prepare(context);
     if (this.engine === 'webkit') await person.screen.tab.goto(`${this.site.url}/healthz`);
     await context.setCookie({ ...cookie, url: this.site.url });
     await person.screen.today();
+    return person;
+  }
+
+  /**
+   * Somebody without an account, who looks at the site's first page.
+   */
+  async visitor() {
+    const context = await this.browser.newContext();
+    const person = new Person(this.site, '', context);
+    this.#people.push(person);
+    person.screen = await person.newTab();
+    await person.screen.tab.goto(`${this.site.url}/`);
+    await person.screen.running();
     return person;
   }
 
@@ -176,6 +202,35 @@ export class Scene {
   async sent(path) {
     const all = await this.network.changes(this.#from);
     return all.filter(e => e.path !== '/settings/zone' && (!path || path.test(e.path)));
+  }
+
+  /**
+   * What holds of every scenario: each change that a browser sent for the outbox
+   * went under a name, nothing was done twice under one, and there was never a
+   * second try of a name while the first was under way.
+   */
+  async audit() {
+    const { upstream } = this.site;
+    const sent = (await this.sent()).filter(e => e.key);
+    for (const e of sent) assert.ok(!e._key || e._key === e.key, `${e.path} went under two names: ${JSON.stringify(e)}`);
+    /** @type {Map<string, import('./fault.js').Entry>} */
+    const last = new Map();
+    for (const e of sent) {
+      const before = last.get(e.key ?? '');
+      last.set(e.key ?? '', e);
+      // When a browser that left did so the proxy learns only by writing to it.
+      if (!before || before.fate === 'left') continue;
+      const [ended, began] = [Date.parse(before.time) + before.ms, Date.parse(e.time)];
+      assert.ok(began >= ended - 100, `${e.path}: a second try ${ended - began} ms before the first had ended: ${JSON.stringify([before, e])}`);
+    }
+    /** @type {Set<string>} */
+    const done = new Set();
+    for (const d of (upstream?.done ?? []).slice(this.#done0)) {
+      if (!d.key || !Upstream.effective(d)) continue;
+      assert.ok(!done.has(d.key), `${d.path} was done twice under ${d.key}`);
+      done.add(d.key);
+    }
+    assert.deepEqual(upstream?.wrong, []);
   }
 
   /**
@@ -217,9 +272,9 @@ export class Scene {
         return JSON.stringify({ visible: document.visibilityState, now: Date.now(), ...outbox?.snapshot });
       })}`,
       `kept: ${JSON.stringify((await screen.queue()).map(e => ({ key: e.key.slice(0, 8), state: e.state, attempts: e.attempts, url: new URL(e.url).pathname, text: e.text })))}`,
-      `database: ${JSON.stringify((await person.tasks()).map(t => [t.title, t.is_completed]))}`,
+      `database: ${person.login && JSON.stringify((await person.tasks()).map(t => [t.title, t.is_completed]))}`,
       `sent:\n${sent.join('\n')}`,
-      `did: ${(await this.did(person)).join(', ')}`,
+      `did: ${person.login && (await this.did(person)).join(', ')}`,
       `console: ${screen.tab.console.join('\n')}`,
     ].join('\n');
   }
@@ -229,6 +284,7 @@ export class Scene {
     await this.network.good();
     for (const person of this.#people.splice(0)) await person.context.close();
     this.#from = (await this.network.state()).requests;
+    this.#done0 = this.site.upstream?.done.length ?? 0;
   }
 
   async close() {

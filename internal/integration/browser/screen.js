@@ -35,13 +35,20 @@ export class Screen {
     await this.ready();
   }
 
+  /** Until the planner's page is a worker's, and the outbox runs. */
   async ready() {
+    await this.running();
+    await this.tab.waitFor('the planner’s own scripts run', () => 'htmx' in window);
+  }
+
+  /** Until the page is a worker's, and the outbox runs. */
+  async running() {
     // A page that was under way while its worker took over the others is served
     // by its own copy of the engine until the next one. The scenarios want the
     // worker.
     await this.tab.controlled().catch(() => this.tab.reload());
     await this.tab.controlled();
-    await this.tab.waitFor('the outbox runs', () => document.querySelector('#outbox-strip') !== null && 'htmx' in window);
+    await this.tab.waitFor('the outbox runs', () => document.querySelector('#outbox-strip') !== null);
   }
 
   /**

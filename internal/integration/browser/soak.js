@@ -21,7 +21,7 @@ export const kinds = {
   refuse: ['refuse'],
   'half-request': ['half-request'],
   'cut-after-forward': ['cut-after-forward'],
-  // Beyond the eight seconds after which a tap is told that it waits, and within.
+  // Within the time after which a tap is told that it waits, and (of eight seconds) beyond.
   blackhole: ['blackhole:1500ms', 'blackhole:1500ms', 'blackhole:9s'],
   500: ['500'],
   502: ['502'],
@@ -64,10 +64,11 @@ export function generator(seed) {
  * so many good ones that the share is right; shuffled.
  * @param {Random} random
  * @param {number} n
+ * @param {number} [percent] of them that meet a fault
  */
-export function deck(random, n) {
+export function deck(random, n, percent = share) {
   const names = Object.keys(kinds);
-  const size = Math.round((names.length * 100) / share);
+  const size = Math.round((names.length * 100) / percent);
   const turn = new Map(names.map(name => [name, 0]));
   /** @type {string[]} */
   const cards = [];
@@ -141,6 +142,7 @@ const twins = /** @type {Record<string, string>} */ ({ anna: 'Купить те�
  * @typedef {object} Options
  * @property {number} seed
  * @property {number} taps at least so many; more, until each fault was met often enough
+ * @property {Record<string, number>} [limits] of the outbox, where its own make a run long
  * @property {number} [atLeast] so often; by default the network is good
  * @property {(planner: import('./processes.js').Server) => Promise<void>} [meanwhile] what is done to the planner again
  *   and again while people tap; they stay on their phones then
@@ -155,7 +157,7 @@ const twins = /** @type {Record<string, string>} */ ({ anna: 'Купить те�
  */
 export async function soak(browser, options) {
   const data = tempFolder('onceward-soak-');
-  const planner = await startServer('planner', ['-data', data]);
+  const planner = await startServer('planner', ['-data', data, ...(options.limits ? ['-outbox', JSON.stringify(options.limits)] : [])]);
   const upstream = await Upstream.before(planner.url, { nameless: options.onceward === 'guard off' });
   const network = await BadNetwork.before(upstream.url, { seed: options.seed });
   const site = new Site(planner, network, join(data, 'planner.db'), upstream);
@@ -173,7 +175,7 @@ export async function soak(browser, options) {
   }
 }
 
-class Soak {
+export class Soak {
   log = new IntentLog();
   /** @type {Map<string, Task>} by id */
   tasks = new Map();
@@ -208,11 +210,9 @@ class Soak {
   }
 
   async run() {
-    const { random, network, options } = this;
+    const { network, options } = this;
     await this.open();
-    if (options.atLeast !== undefined) {
-      await network.set({ script: `POST /tasks* -> ${deck(random, 4 * options.taps + 1000).join(', ')}`, mode: 'plan' });
-    }
+    if (options.atLeast !== undefined) await this.badNetwork(4 * options.taps + 1000);
     let tapping = true;
     const meanwhile = (async () => {
       while (tapping && options.meanwhile) await options.meanwhile(this.planner);
@@ -241,6 +241,17 @@ class Soak {
       effects: judgeEffects(intents, executed),
       executed: executed.length,
     };
+  }
+
+  /**
+   * What the next changing requests meet.
+   * @param {number} n
+   * @param {number} [percent] of them that meet a fault
+   */
+  async badNetwork(n, percent) {
+    const long = (this.options.limits?.softLimit ?? 8000) + 1000;
+    const faults = deck(this.random, n, percent).join(', ').replaceAll('blackhole:9s', `blackhole:${long}ms`);
+    await this.network.set({ script: `POST /tasks* -> ${faults}`, mode: 'plan' });
   }
 
   async tap() {
@@ -331,7 +342,10 @@ class Soak {
 
   /** @param {Place} place */
   async show(place) {
-    if (this.front !== place) await place.screen.tab.front();
+    if (this.front === place) return;
+    await place.screen.tab.front();
+    // A driver's input waits for ever for a page that nobody sees.
+    await place.screen.tab.waitFor('the tab is seen', () => document.visibilityState === 'visible');
     this.front = place;
   }
 

@@ -161,7 +161,8 @@ export class Tab {
         return { x: Math.round(box.left + box.width / 2), y: Math.round(box.top + box.height / 2), size: box.width * box.height };
       };
       const before = middle();
-      await new Promise(resolve => requestAnimationFrame(() => resolve(undefined)));
+      // A page that nobody sees draws nothing, and would be waited for without an end.
+      await new Promise(resolve => (requestAnimationFrame(resolve), setTimeout(resolve, 200)));
       const now = middle();
       if (!element.isConnected || now.size === 0 || now.x !== before.x || now.y !== before.y) return null; // it moves
       const hit = document.elementFromPoint(now.x, now.y);

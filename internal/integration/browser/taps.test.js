@@ -326,7 +326,7 @@ describe('without JavaScript', () => {
   for (const gap of gaps) {
     test(`B013, B014: «Добавить» pressed twice, ${gap} ms apart, under one hidden name: one task, and the normal page`, async () => {
       await arrive();
-      await scene.network.mode('slow-after:3s');
+      await scene.network.mode('slow-after:1200ms');
       await page.fill('#add-text', 'География');
       const box = await add().boundingBox();
       assert.ok(box);
@@ -357,7 +357,7 @@ describe('without JavaScript', () => {
     await add().click();
     await thereAre(1);
     await normal('Тренировка');
-    await scene.network.mode('slow-after:3s');
+    await scene.network.mode('slow-after:1200ms');
     const box = await page.locator('.circle').first().boundingBox();
     assert.ok(box);
     await page.mouse.dblclick(box.x + box.width / 2, box.y + box.height / 2, { delay: 20 });

@@ -25,7 +25,7 @@ async function withTask(title) {
 
 // R30; outbox.md 5, scenario 29.
 describe('while the answer is on its way', () => {
-  for (const delay of ['slow:2s', 'slow-after:2s']) {
+  for (const delay of ['slow:1200ms', 'slow-after:1200ms']) {
     test(`a deleted task that is taken back is there (${delay})`, async () => {
       const { anna, screen, id } = await withTask('Купить тетрадь');
       await scene.network.script(`POST /tasks/* -> ${delay}`);

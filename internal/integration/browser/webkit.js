@@ -60,25 +60,35 @@ export async function openWebKit() {
   };
 }
 
+/** The browser itself. */
+export function miniBrowser() {
+  const [file] = globOne('/usr/lib/*/webkit2gtk-4.1/MiniBrowser');
+  if (!file) throw new Error('MiniBrowser of WebKitGTK 4.1 is missing: make install');
+  return file;
+}
+
+/** What it needs to be told by its surroundings. @param {string} home where it keeps everything */
+export async function environment(home) {
+  return {
+    DISPLAY: await display(),
+    WEBKIT_DISABLE_SANDBOX_THIS_IS_DANGEROUS: '1',
+    WEBKIT_DISABLE_COMPOSITING_MODE: '1',
+    LIBGL_ALWAYS_SOFTWARE: '1',
+    NO_AT_BRIDGE: '1',
+    GTK_A11Y: 'none',
+    HOME: home,
+    XDG_CACHE_HOME: home,
+    XDG_CONFIG_HOME: home,
+    XDG_DATA_HOME: home,
+    LC_ALL: 'en_US.UTF-8',
+  };
+}
+
 async function newSession() {
-  const [miniBrowser] = globOne('/usr/lib/*/webkit2gtk-4.1/MiniBrowser');
-  if (!miniBrowser) throw new Error('MiniBrowser of WebKitGTK 4.1 is missing: make install');
   const home = tempFolder('onceward-webkit-');
   const port = await freePort();
   const program = startProgram(onPath('WebKitWebDriver'), ['-p', String(port)], {
-    env: {
-      DISPLAY: await display(),
-      WEBKIT_DISABLE_SANDBOX_THIS_IS_DANGEROUS: '1',
-      WEBKIT_DISABLE_COMPOSITING_MODE: '1',
-      LIBGL_ALWAYS_SOFTWARE: '1',
-      NO_AT_BRIDGE: '1',
-      GTK_A11Y: 'none',
-      HOME: home,
-      XDG_CACHE_HOME: home,
-      XDG_CONFIG_HOME: home,
-      XDG_DATA_HOME: home,
-      LC_ALL: 'en_US.UTF-8',
-    },
+    env: await environment(home),
   });
 
   /**
@@ -106,7 +116,7 @@ async function newSession() {
     capabilities: {
       alwaysMatch: {
         pageLoadStrategy: 'normal',
-        'webkitgtk:browserOptions': { binary: miniBrowser, args: ['--automation', '--geometry=1000x900'] },
+        'webkitgtk:browserOptions': { binary: miniBrowser(), args: ['--automation', '--geometry=1000x900'] },
       },
     },
   });

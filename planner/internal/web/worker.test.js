@@ -18,11 +18,15 @@ function cache(name) {
   return {
     keys: async () => [...kept.keys()].map((url) => ({ url })),
     match: async (/** @type {any} */ r) => kept.get(urlOf(r))?.clone(),
-    put: async (/** @type {any} */ r, /** @type {Response} */ answer) => void kept.set(urlOf(r), answer),
+    put: async (/** @type {any} */ r, /** @type {Response} */ answer) => {
+      if (full) throw new DOMException('There is no room.', 'QuotaExceededError');
+      kept.set(urlOf(r), answer);
+    },
     delete: async (/** @type {any} */ r) => kept.delete(urlOf(r)),
   };
 }
 
+let full = false;
 /** What the server says. @type {(url: any) => Promise<Response>} */
 let server;
 let asked = 0;
@@ -248,6 +252,22 @@ test('R38: of a file the newest version is kept alone, and a broken answer is no
   server = async () => answer(500, 'broken');
   await ask('/static/other.css?v=1', { mode: 'no-cors' });
   assert.equal(files().length, 1);
+});
+
+test('scenario 23: on a full device pages and files come over the network all the same', async () => {
+  await fresh();
+  server = as('anna');
+  full = true;
+  try {
+    assert.equal(await ask('/today'), 'anna at /today');
+    for (const file of ['/static/planner.js?v=1', '/outbox/page.js']) {
+      server = async () => answer(200, `the text of ${file}`);
+      assert.equal(await ask(file, { mode: 'cors' }), `the text of ${file}`);
+    }
+    assert.deepEqual(pagesKept(), []);
+  } finally {
+    full = false;
+  }
 });
 
 test('49, 54: another origin is left alone, and no GET is kept for sending', async () => {

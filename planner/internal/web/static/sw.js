@@ -67,6 +67,9 @@ const isFile = (url) => url.pathname.startsWith('/static/') || /^\/outbox\/[\w.-
 /** @param {Response} r */
 const isGood = (r) => r.status === 200 && r.type === 'basic' && !r.redirected;
 
+/** A full device keeps nothing; what came over the network is shown all the same. */
+const full = () => {};
+
 // --- Files ---
 
 /** An address with a version means the same bytes for ever. @param {Request} request */
@@ -74,7 +77,7 @@ async function versioned(request) {
   const kept = await caches.match(request.url, { cacheName: FILES });
   if (kept) return kept;
   const fresh = await fetch(request);
-  if (isGood(fresh)) await keepFile(request.url, fresh.clone());
+  if (isGood(fresh)) await keepFile(request.url, fresh.clone()).catch(full);
   return fresh;
 }
 
@@ -82,7 +85,7 @@ async function versioned(request) {
 async function module(request) {
   const kept = await caches.match(request.url, { cacheName: FILES });
   const fresh = fetch(request).then(async (r) => {
-    if (isGood(r)) await keepFile(request.url, r.clone());
+    if (isGood(r)) await keepFile(request.url, r.clone()).catch(full);
     return r;
   });
   return kept ? first(fresh, kept) : fresh;
@@ -186,7 +189,7 @@ async function keepPage(address, r, at) {
   await forgetPages(PAGES + owner);
   const pages = await caches.open(PAGES + owner);
   await pages.delete(address); // so that the order is that of the last visits
-  await pages.put(address, copy);
+  await pages.put(address, copy).catch(full);
   const all = await pages.keys();
   const others = all.filter((/** @type {Request} */ p) => !MAIN.includes(new URL(p.url).pathname));
   for (const old of others.slice(0, Math.max(0, all.length - MOST))) await pages.delete(old);
@@ -203,7 +206,7 @@ async function learn(urls, address) {
     const url = new URL(u, origin);
     if (url.origin !== origin || !isFile(url) || (await caches.match(url.href, { cacheName: FILES }))) continue;
     const r = await fetch(url.href).catch(() => null);
-    if (r && isGood(r)) await keepFile(url.href, r);
+    if (r && isGood(r)) await keepFile(url.href, r).catch(full);
   }
   const at = logins;
   for (const path of new Set([new URL(address, origin).pathname, ...MAIN])) {

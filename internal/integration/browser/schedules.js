@@ -1,0 +1,187 @@
+// @ts-check
+// Random schedules: a short life of one phone, drawn from a seed. Two tabs, two
+// people; taps over a bad network, the worker killed, pages loaded again, tabs
+// closed, somebody else logged in. In the end the database, and what was done on
+// the way there, must be what the people meant.
+import { judgeEffects } from './effects.js';
+import { sleep, until } from './processes.js';
+import { Scene, startSite } from './scene.js';
+import { Soak } from './soak.js';
+import { Upstream } from './upstream.js';
+
+/** So that a schedule takes seconds. No request is given up before the longest black hole ends. */
+export const limits = { softLimit: 1000, hardLimit: 10_000, backoff: 200, backoffVisible: 1000, kickEvery: 500 };
+
+/** Preferences under which Firefox ends a worker in the middle of what it does, by itself, again and again. */
+export const mortal = { 'dom.serviceWorkers.idle_timeout': 400, 'dom.serviceWorkers.idle_extended_timeout': 400 };
+
+/**
+ * @typedef {object} Lived
+ * @property {number} seed
+ * @property {number} wishes
+ * @property {Record<string, number>} did how often each thing was done
+ * @property {import('./intents.js').Verdict} database
+ * @property {import('./intents.js').Verdict} effects
+ */
+
+/**
+ * One site and one browser for many schedules.
+ * @param {import('./engines.js').Browser} browser
+ */
+export async function openSchedules(browser) {
+  const scene = new Scene(await startSite({ limits }), browser);
+  /** @type {Schedule | undefined} */
+  let phone;
+  let lived = 0;
+  return {
+    /** @param {number} seed @returns {Promise<Lived>} */
+    async live(seed) {
+      // A phone of its own now and then: most of them begin with what was before.
+      if (phone && lived++ % 10 === 9) {
+        await scene.clear();
+        phone = undefined;
+      }
+      const next = new Schedule(scene, seed);
+      try {
+        return await next.live(phone);
+      } catch (error) {
+        await scene.clear().catch(() => {});
+        phone = undefined;
+        throw error;
+      } finally {
+        if (next.ended) phone = next;
+      }
+    },
+    close: () => scene.site.stop(),
+  };
+}
+
+class Schedule extends Soak {
+  ended = false;
+  /** @type {Record<string, number>} */
+  did = {};
+
+  /**
+   * @param {Scene} scene
+   * @param {number} seed
+   */
+  constructor(scene, seed) {
+    super(scene, /** @type {import('./upstream.js').Upstream} */ (scene.site.upstream), scene.site.planner, { seed, taps: 0, limits });
+    this.seed = seed;
+  }
+
+  /**
+   * @param {Schedule} [before] whose phone it is now
+   * @returns {Promise<Lived>}
+   */
+  async live(before) {
+    const { random, network, scene } = this;
+    const from = this.upstream.done.length;
+    await this.begin(before);
+    await this.badNetwork(200, 30 + random.below(41));
+    let handOver = random.next() < 0.4 ? 3 + random.below(8) : Infinity;
+    const steps = 8 + random.below(9);
+    for (let i = 0; i < steps; i++) {
+      if (i === handOver) {
+        handOver = Infinity;
+        this.count('login');
+        await this.handOver();
+      }
+      await this.step();
+      await sleep(random.below(random.next() < 0.2 ? 1500 : 250));
+    }
+    await network.good();
+    await this.empty();
+    const people = new Set(this.people.map(p => p.login));
+    const executed = this.upstream.done.slice(from).filter(d => Upstream.effective(d) && people.has(d.person));
+    const intents = /** @type {import('./effects.js').Meant[]} */ (this.log.read());
+    const found = (await this.found()).filter(f => people.has(f.person) || f.person === 'nobody');
+    await scene.audit();
+    this.ended = true;
+    return { seed: this.seed, wishes: intents.length, did: this.did, database: this.log.compare(found), effects: judgeEffects(intents, executed) };
+  }
+
+  /** @param {string} what */
+  count(what) {
+    this.did[what] = (this.did[what] ?? 0) + 1;
+  }
+
+  /** Two new people; the first one has the phone, and both its tabs. @param {Schedule} [before] */
+  async begin(before) {
+    const { scene } = this;
+    const first = before ? await scene.account('anna', before.people[0].context) : await scene.person('anna');
+    const { context } = first;
+    const people = [first, await scene.account('boris', context)];
+    if (before) {
+      first.screen = before.places[0].screen;
+      await first.screen.tab.front();
+      await first.logIn();
+    }
+    const second = before ? before.places[1].screen : await first.newTab();
+    await second.tab.front();
+    await second.today();
+    const places = [
+      { name: 'A1', device: 'A', screen: first.screen, person: first.login },
+      { name: 'A2', device: 'A', screen: second, person: first.login },
+    ];
+    Object.assign(this, { people, places, front: places[1] });
+    for (const place of this.places) await this.watch(place);
+  }
+
+  async step() {
+    const { random, scene } = this;
+    const draw = random.next();
+    if (draw < 0.7) {
+      this.count('tap');
+      return this.turn();
+    }
+    const place = random.one(this.places);
+    if (draw < 0.82) {
+      // Firefox's worker ends by itself, WebKit's with the tab alone.
+      if (scene.engine !== 'chromium') return this.turn();
+      this.count('kill');
+      return this.people[0].chromium().stopWorkers();
+    }
+    // What a person has just tapped they look at for a moment.
+    await sleep(300);
+    await this.show(place);
+    if (draw < 0.92) {
+      this.count('reload');
+      await place.screen.tab.reload();
+      await place.screen.running();
+      return this.watch(place);
+    }
+    this.count('close');
+    this.undos.push(...this.undos.splice(0).filter(u => u.place !== place));
+    const opened = await this.people[0].newTab();
+    await place.screen.tab.close();
+    place.screen = opened;
+    await opened.tab.front();
+    Object.assign(this, { front: place });
+    await opened.today();
+    await this.watch(place);
+  }
+
+  /** Everything is delivered, with whatever has to be done for that. */
+  async empty() {
+    const [{ screen }] = this.places;
+    await this.show(this.places[0]);
+    const left = async () => {
+      const { entries = [], meta = [] } = await screen.stored();
+      return entries.map(e => e.value).filter(e => e.owner === meta[0]?.value.owner);
+    };
+    await until('nothing of the one who is there is left', async () => (await left()).length === 0 || Promise.reject(new Error(JSON.stringify(await left()))), { timeout: 60_000, every: 100 });
+    if ((await screen.queue()).length > 0) await this.stranger().logIn(screen);
+    await screen.drained();
+    await screen.stripSays(null);
+  }
+}
+
+/** @param {Lived[]} lives */
+export function total(lives) {
+  const sums = { lost: 0, doubled: 0, reordered: 0, foreign: 0 };
+  for (const life of lives) {
+    for (const kind of /** @type {const} */ (['lost', 'doubled', 'reordered', 'foreign'])) sums[kind] += life.database[kind].length + life.effects[kind].length;
+  }
+  return Object.entries(sums).map(([kind, n]) => `${kind}=${n}`).join(' ');
+}
