@@ -48,12 +48,13 @@ type ScriptConfig struct {
 	Headers map[string]string
 
 	// Deny is a regular expression, JavaScript's, of paths that are never taken:
-	// "^/(pay|quiz)(/|$)". It is added to /auth, /api/billing and /miniapp/auth,
+	// "^/(pay|quiz)(/|$)". It is added to SignIn, /api/billing and /miniapp/auth,
 	// with what lies below them.
 	Deny string
-	// SignIn is one of the paths at which a POST may change who is signed in: from
-	// then on nothing is sent until a page says who that is. It is added to /auth,
-	// /login, /logout, /signin, /signout and /register, with what lies below them.
+	// SignIn is one of the paths at which a POST may change who is signed in: it is
+	// never taken, and from then on nothing is sent until a page says who that is.
+	// It is added to /auth, /login, /logout, /signin, /signout and /register, with
+	// what lies below them.
 	SignIn string
 	// Acknowledge is the proof of delivery of a server that is not guarded by
 	// onceward. Without a Header, Idempotency-Status alone is one.
@@ -131,11 +132,16 @@ func (c ScriptConfig) forScripts(prefix string) scriptJSON {
 	ms := time.Duration.Milliseconds
 	j := scriptJSON{
 		Prefix: prefix, Worker: c.Worker, Scope: c.Scope, Login: c.Login, KeyField: c.KeyField, Status: c.Status, Headers: c.Headers,
-		Deny: c.Deny, SignIn: c.SignIn,
+		SignIn:    c.SignIn,
 		Retention: ms(c.Retention), MaxAge: ms(c.MaxAge),
 		SoftLimit: ms(c.SoftLimit), HardLimit: ms(c.HardLimit), HardLimitMax: ms(c.HardLimitMax),
 		Backoff: ms(c.Backoff), BackoffVisible: ms(c.BackoffVisible), BackoffHidden: ms(c.BackoffHidden), KickEvery: ms(c.KickEvery),
 		MaxBody: c.MaxBody, MaxBytes: c.MaxBytes, MaxEntries: c.MaxEntries, Texts: c.Texts,
+	}
+	if c.Deny != "" && c.SignIn != "" {
+		j.Deny = "(?:" + c.Deny + ")|(?:" + c.SignIn + ")"
+	} else {
+		j.Deny = c.Deny + c.SignIn
 	}
 	if c.Acknowledge.Header != "" {
 		j.Acknowledge = &c.Acknowledge

@@ -109,6 +109,10 @@ func TestScriptsOptions(t *testing.T) {
 	if strings.Contains(page, `"ack"`) || strings.Contains(page, "deny") {
 		t.Errorf("what was not said displaces the scripts' own: %s", page)
 	}
+	page = string(outbox.Script(outbox.ScriptConfig{Deny: "^/pay", SignIn: "^/enter$"}))
+	if c := metas(t, page)["outbox-config"]; !strings.Contains(c, `"deny":"(?:^/pay)|(?:^/enter$)"`) || !strings.Contains(c, `"auth":"^/enter$"`) {
+		t.Error(c)
+	}
 	page = string(outbox.Script(outbox.ScriptConfig{Acknowledge: outbox.Acknowledge{Header: "X-Saved", Values: []string{"yes"}}}))
 	if !strings.Contains(metas(t, page)["outbox-config"], `"ack":{"header":"X-Saved","values":["yes"]}`) {
 		t.Error(page)
