@@ -2,7 +2,7 @@
 SUITE = go run ./internal/integration/cmd/suite
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-go test-js types lint browsers demo soak sweep bench install
+.PHONY: help test test-go test-js types lint browsers demo soak sweep bench package install
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +24,9 @@ lint: ## gofmt, go vet, staticcheck
 
 browsers: ## the browser tests whole: every scenario on every engine
 	@ONCEWARD_BROWSERS=all $(SUITE) browsers
+
+package: ## the browser's half for npm: onceward-outbox-VERSION.tgz
+	@go run ./internal/integration/cmd/npm
 
 demo: ## the same taps over the same bad network, without Onceward and with it (about two minutes; in Russian if LANG is)
 	@$(SUITE) -install browsers

@@ -1,3 +1,4 @@
+// Keeps a note: outbox.fetch in the place of fetch.
 // docs: fetch: the page's script
 import { outbox } from '/outbox/page.js';
 
