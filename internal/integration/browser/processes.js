@@ -197,6 +197,9 @@ const commands = {
   orders: './examples/orders',
   sqlq: './internal/integration/cmd/sqlq',
   naive: './internal/integration/cmd/naive',
+  'example-htmx': './examples/outbox/htmx',
+  'example-forms': './examples/outbox/forms',
+  'example-worker': './examples/outbox/worker',
 };
 
 /** @type {Map<string, Promise<string>>} */
