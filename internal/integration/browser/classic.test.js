@@ -73,3 +73,26 @@ test('an own classic worker keeps its pages and the outbox its requests; the str
     await app.close();
   }
 });
+
+test("a page's headers are no part of the worker's address: a new token makes no new worker", async () => {
+  const app = await Example.open(chromium, 'forms');
+  const { context } = /** @type {import('./chromium.js').ChromiumContext} */ (app.context);
+  try {
+    const page = await context.newPage();
+    await page.route(`${app.network.url}/`, async route => {
+      const answer = await route.fetch();
+      const text = (await answer.text()).replace('{&#34;prefix&#34;', '{&#34;headers&#34;:{&#34;X-CSRF-Token&#34;:&#34;token-1&#34;},&#34;prefix&#34;');
+      await route.fulfill({ response: answer, body: text });
+    });
+    await page.goto(app.network.url);
+    const [told, address] = await page.evaluate(async () => [
+      document.querySelector('meta[name=outbox-config]')?.getAttribute('content'),
+      (await navigator.serviceWorker.ready).active?.scriptURL,
+    ]);
+    assert.match(told ?? '', /token-1/);
+    assert.match(address ?? '', /\/outbox\/sw\.js\?outbox=/);
+    assert.doesNotMatch(address ?? '', /token-1|CSRF/);
+  } finally {
+    await app.close();
+  }
+});
