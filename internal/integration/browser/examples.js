@@ -76,11 +76,14 @@ export class Example {
 
   /** @param {string | null} text */
   async strip(text) {
-    await this.tab.waitForWithin(20_000, `the strip says ${text}`, want => {
+    const says = () => this.tab.eval(() => {
       const strip = document.querySelector('#outbox-strip');
-      const shown = strip?.checkVisibility() ? strip.querySelector('.outbox-text')?.textContent : null;
-      return shown === want;
-    }, text);
+      return (strip?.checkVisibility() && strip.querySelector('.outbox-text')?.textContent) || null;
+    });
+    await until(`the strip says ${text}`, async () => (await says()) === text, { timeout: 40_000 }).catch(async error => {
+      const sends = (await this.network.changes()).slice(-5).map(e => `${e.path} ${e.mode} ${e.fate} ${e.status} ${e.ms}ms`);
+      throw new Error(`it says ${await says()}; the last requests: ${sends.join(', ')}; ${await this.tab.eval(async () => JSON.stringify((await import(/** @type {string} */ ('/outbox/page.js'))).outbox.snapshot))}`, { cause: error });
+    });
   }
 
   /** How often the server says that it did this. @param {string} line */
