@@ -2,7 +2,7 @@
 SUITE = go run ./internal/integration/cmd/suite
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-go test-js types lint browsers model demo soak sweep bench install shots
+.PHONY: help test test-go test-js types lint browsers model demo soak sweep bench install shots package
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ shots: ## pictures of every state of the outbox's kit, ru and en, light and dark
 	@$(SUITE) -install browsers
 	@ONCEWARD_SHOTS="$(SHOTS)" node --test internal/integration/browser/kit-states.test.js
 	@echo "$(SHOTS)/index.html"
+
+package: ## the browser's half for npm: onceward-outbox-VERSION.tgz
+	@go run ./internal/integration/cmd/npm
 
 demo: ## the same taps over the same bad network, without Onceward and with it (about two minutes; in Russian if LANG is)
 	@$(SUITE) -install browsers

@@ -322,7 +322,7 @@ if (workers) {
   workers.startMessages();
 }
 if (workers && cfg.worker) {
-  const { texts, login, worker, ...limits } = said;
+  const { texts, login, worker, headers, ...limits } = said;
   const url = new URL(worker, location.href);
   url.searchParams.set('outbox', JSON.stringify(limits));
   // It fails in a browser without modules in workers, and in some private

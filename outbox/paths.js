@@ -2,8 +2,8 @@
 // Paths that are special to the outbox.
 
 // Actions that mean something only now, or that carry secrets: never taken.
-// "/authors" is no "/auth".
-export const deny = /^\/(auth|api\/billing|miniapp\/auth)(\/|$)/;
+// Signing in and out is among it. "/authors" is no "/auth".
+export const deny = /^\/(auth|login|logout|signin|signout|register|api\/billing|miniapp\/auth)(\/|$)/;
 
 // A POST here may change who is signed in.
 export const auth = /^\/(auth|login|logout|signin|signout|register)(\/|$)/;

@@ -47,6 +47,19 @@ type ScriptConfig struct {
 	// against forged requests, which would be out of date in an entry.
 	Headers map[string]string
 
+	// Deny is a regular expression, JavaScript's, of paths that are never taken:
+	// "^/(pay|quiz)(/|$)". It is added to SignIn, /api/billing and /miniapp/auth,
+	// with what lies below them.
+	Deny string
+	// SignIn is one of the paths at which a POST may change who is signed in: it is
+	// never taken, and from then on nothing is sent until a page says who that is.
+	// It is added to /auth, /login, /logout, /signin, /signout and /register, with
+	// what lies below them.
+	SignIn string
+	// Acknowledge is the proof of delivery of a server that is not guarded by
+	// onceward. Without a Header, Idempotency-Status alone is one.
+	Acknowledge Acknowledge
+
 	// Retention is the guard's, as in [EdgeConfig]; negative: it never forgets.
 	Retention time.Duration
 	// MaxAge is when an entry that was never sent is no longer sent by itself: the
@@ -83,6 +96,16 @@ type ScriptConfig struct {
 	Texts map[string]string
 }
 
+// Acknowledge names a header that only the application itself sets, on the answer
+// to what it has done or refused for good; nothing on the way, no proxy and no
+// login page, may set it. An answer with it and a status below 400 is "done", one
+// with 400 or above "refused".
+type Acknowledge struct {
+	Header string `json:"header"`
+	// Values are those that acknowledge, up to a semicolon; none: any does.
+	Values []string `json:"values,omitempty"`
+}
+
 // scriptJSON is ScriptConfig under the names that the scripts read.
 type scriptJSON struct {
 	Prefix         string            `json:"prefix"`
@@ -93,6 +116,9 @@ type scriptJSON struct {
 	KeyField       string            `json:"keyField,omitempty"`
 	Status         string            `json:"status,omitempty"`
 	Headers        map[string]string `json:"headers,omitempty"`
+	Deny           string            `json:"deny,omitempty"`
+	SignIn         string            `json:"auth,omitempty"`
+	Acknowledge    *Acknowledge      `json:"ack,omitempty"`
 	Retention      int64             `json:"retention,omitempty"`
 	MaxAge         int64             `json:"maxAge,omitempty"`
 	SoftLimit      int64             `json:"softLimit,omitempty"`
@@ -113,10 +139,19 @@ func (c ScriptConfig) forScripts(prefix string) scriptJSON {
 	ms := time.Duration.Milliseconds
 	j := scriptJSON{
 		Prefix: prefix, Worker: c.Worker, Scope: c.Scope, Login: c.Login, KeyField: c.KeyField, Status: c.Status, Headers: c.Headers,
+		SignIn:    c.SignIn,
 		Retention: ms(c.Retention), MaxAge: ms(c.MaxAge),
 		SoftLimit: ms(c.SoftLimit), HardLimit: ms(c.HardLimit), HardLimitMax: ms(c.HardLimitMax),
 		Backoff: ms(c.Backoff), BackoffVisible: ms(c.BackoffVisible), BackoffHidden: ms(c.BackoffHidden), KickEvery: ms(c.KickEvery),
 		MaxBody: c.MaxBody, MaxBytes: c.MaxBytes, MaxEntries: c.MaxEntries, NoBadge: c.NoBadge, Texts: c.Texts,
+	}
+	if c.Deny != "" && c.SignIn != "" {
+		j.Deny = "(?:" + c.Deny + ")|(?:" + c.SignIn + ")"
+	} else {
+		j.Deny = c.Deny + c.SignIn
+	}
+	if c.Acknowledge.Header != "" {
+		j.Acknowledge = &c.Acknowledge
 	}
 	switch c.Worker {
 	case "":

@@ -60,11 +60,12 @@ func TestThePageIsToldWhatTheServerKnows(t *testing.T) {
 }
 
 // Each name that Go writes is one that a script reads: the engine's defaults, or a
-// property that page.js or kit.js takes out of the configuration.
+// property that a script takes out of the configuration.
 func TestEveryNameInTheConfigurationIsRead(t *testing.T) {
 	one := time.Second
 	page := string(outbox.Script(outbox.ScriptConfig{
 		Worker: "/sw.js", ClassicWorker: true, Scope: "/", Login: "/login", KeyField: "key", Status: "/idempotency/", Headers: map[string]string{"X-CSRF-Token": "t"},
+		Deny: "^/pay", SignIn: "^/enter$", Acknowledge: outbox.Acknowledge{Header: "X-Saved", Values: []string{"yes"}},
 		Retention: -1, MaxAge: one, SoftLimit: one, HardLimit: one, HardLimitMax: one,
 		Backoff: one, BackoffVisible: one, BackoffHidden: one, KickEvery: one, MaxBody: 1, MaxBytes: 1, MaxEntries: 1,
 		Texts: map[string]string{"look": "x"},
@@ -80,7 +81,7 @@ func TestEveryNameInTheConfigurationIsRead(t *testing.T) {
 		t.Errorf("retention %v", got["retention"])
 	}
 	var scripts string
-	for _, name := range []string{"page.js", "kit.js"} {
+	for _, name := range []string{"page.js", "kit.js", "ask.js", "worker.js"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -107,6 +108,17 @@ func TestScriptsOptions(t *testing.T) {
 	}
 	page = string(outbox.Script(outbox.ScriptConfig{NoBadge: true, Texts: map[string]string{"waiting.few": "{n} zmiany"}}))
 	if c := metas(t, page)["outbox-config"]; !strings.Contains(c, `"noBadge":true`) || !strings.Contains(c, `"texts":{"waiting.few":"{n} zmiany"}`) {
+		t.Error(page)
+	}
+	if strings.Contains(page, `"ack"`) || strings.Contains(page, "deny") {
+		t.Errorf("what was not said displaces the scripts' own: %s", page)
+	}
+	page = string(outbox.Script(outbox.ScriptConfig{Deny: "^/pay", SignIn: "^/enter$"}))
+	if c := metas(t, page)["outbox-config"]; !strings.Contains(c, `"deny":"(?:^/pay)|(?:^/enter$)"`) || !strings.Contains(c, `"auth":"^/enter$"`) {
+		t.Error(c)
+	}
+	page = string(outbox.Script(outbox.ScriptConfig{Acknowledge: outbox.Acknowledge{Header: "X-Saved", Values: []string{"yes"}}}))
+	if !strings.Contains(metas(t, page)["outbox-config"], `"ack":{"header":"X-Saved","values":["yes"]}`) {
 		t.Error(page)
 	}
 	page = string(outbox.Script(outbox.ScriptConfig{NoKit: true, Worker: "-"}))

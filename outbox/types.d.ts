@@ -1,4 +1,23 @@
-// The shapes that the scripts share. Not shipped.
+// The shapes that the scripts share. No server serves them; they are in the npm
+// package.
+
+/** What bubbles from the element that asked, or from the document. */
+export interface OutboxEvents {
+  /** it is kept, and waits */
+  'outbox:queued': CustomEvent<{ key: string }>;
+  /** it waited, and is done; html: the answer, if the request was htmx's */
+  'outbox:delivered': CustomEvent<{ key: string; status: number; html: string; text: string }>;
+  /** the server's final no, in words */
+  'outbox:refused': CustomEvent<{ key: string; status: number; text: string }>;
+  /** it is neither known to be delivered nor kept */
+  'outbox:unsaved': CustomEvent<{ key: string }>;
+  /** the person wants to change what was refused; its default is to put the text back into its form */
+  'outbox:edit': CustomEvent<{ key: string; entry: unknown }>;
+}
+
+declare global {
+  interface GlobalEventHandlersEventMap extends OutboxEvents {}
+}
 
 /**
  * waiting, sending, login, parked and stuck stand in the line of their owner, in

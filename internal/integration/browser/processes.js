@@ -198,6 +198,9 @@ const commands = {
   sqlq: './internal/integration/cmd/sqlq',
   naive: './internal/integration/cmd/naive',
   parcels: './internal/integration/cmd/parcels',
+  'example-htmx': './examples/outbox/htmx',
+  'example-forms': './examples/outbox/forms',
+  'example-worker': './examples/outbox/worker',
 };
 
 /** @type {Map<string, Promise<string>>} */
