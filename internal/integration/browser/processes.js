@@ -197,6 +197,7 @@ const commands = {
   orders: './examples/orders',
   sqlq: './internal/integration/cmd/sqlq',
   naive: './internal/integration/cmd/naive',
+  shelf: './internal/integration/cmd/shelf',
 };
 
 /** @type {Map<string, Promise<string>>} */
