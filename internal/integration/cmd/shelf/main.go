@@ -125,7 +125,6 @@ var pieces = template.Must(template.New("").Funcs(template.FuncMap{"key": rand.T
 <form id="plain" method="post" action="/notes"><input type="hidden" name="_key" value="{{key}}" autocomplete="off"><input id="plain-text" name="text"><button id="plain-button">Save</button></form>
 <form id="upload" method="post" action="/files" enctype="multipart/form-data"{{if .Marked}} data-outbox="on"{{end}}>
 <input type="hidden" name="_key" value="{{key}}" autocomplete="off"><input id="upload-text" name="text"><input id="upload-file" type="file" name="file"><button id="upload-button">Send</button></form>
-<a id="away" href="/?after=away">away</a>
 </body></html>{{end}}`))
 
 func main() {
