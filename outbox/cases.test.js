@@ -206,12 +206,21 @@ function fakeIDB() {
         let ended = () => {};
         last = new Promise((ok) => (ended = () => ok(0)));
         let open = 0;
+        let over = false;
+        tx.abort = () => {
+          if (over) return;
+          over = true;
+          ended();
+          tx.error = null;
+          tx.onabort?.();
+        };
         const ask = (/** @type {() => any} */ what) => {
           /** @type {any} */
           const request = {};
           open++;
           void begun.then(() =>
             soon(() => {
+              if (over) return;
               request.result = structuredClone(what());
               request.onsuccess?.();
               // It ends when its last request has been answered and asks for no more.
@@ -221,6 +230,7 @@ function fakeIDB() {
           return request;
         };
         const end = () => {
+          over = true;
           ended();
           if (f.abort) {
             tx.error = new DOMException('given up', f.abort);
@@ -282,6 +292,21 @@ test('W22: a connection that the browser has closed is opened anew', async () =>
   await new Promise((ok) => setTimeout(ok, 10));
   await store.change(({ entries }) => ({ put: [{ ...entry, key: 'k2', seq: entries.length + 1 }], value: 0 }));
   assert.deepEqual((await store.read()).entries.map((e) => e.key), ['k', 'k2']);
+});
+
+test('B160: a page that is put to sleep in the middle of a change holds nobody up, and makes the change when it is woken', async () => {
+  const idb = fakeIDB();
+  const [page, other] = [on(idb), on(idb)];
+  await page.read();
+  const half = page.change(() => ({ put: [entry], value: 'made' }));
+  await new Promise((ok) => setTimeout(ok));
+  page.sleep();
+  const begun = page.change(() => ({ put: [{ ...entry, key: 'k2', seq: 2 }], value: 'made' }));
+  assert.deepEqual((await other.read()).entries, []);
+  await other.change(() => ({ put: [{ ...entry, key: 'other', seq: 3 }], value: 0 }));
+  assert.deepEqual(idb.entries(), ['other']);
+  page.wake();
+  assert.deepEqual([await half, await begun, (await other.read()).entries.map((e) => e.key)], ['made', 'made', ['k', 'k2', 'other']]);
 });
 
 test('B142: the connection is dead when the person submits: opened anew, kept, sent; if it stays dead that is told, and what was kept before is not lost', async () => {
@@ -381,6 +406,7 @@ test('B160: a page without a worker sends by the same engine: with the token tha
     navigator: { locks: fakeLocks().for({ alive: true }) },
     location: { origin: 'https://app.test', href: 'https://app.test/today' },
     document: { visibilityState: 'visible' },
+    addEventListener() {},
     fetch: async (/** @type {string} */ url, /** @type {any} */ init) => {
       if (url.endsWith('ping')) return reply(204, { 'Outbox-Status': 'pong' });
       if (!online) throw new TypeError('Failed to fetch');
@@ -416,6 +442,7 @@ test('W25: a page that no worker controls keeps its requests itself, says that t
     navigator: { locks },
     location: { origin: 'https://app.test', href: 'https://app.test/today' },
     document: { visibilityState: 'visible' },
+    addEventListener() {},
     fetch: async (/** @type {string} */ url, /** @type {any} */ init) => {
       if (!online) throw new TypeError('Failed to fetch');
       sent.push(`${init.headers.get('Idempotency-Key')} ${new TextDecoder().decode(init.body)}`);
