@@ -2,7 +2,7 @@
 SUITE = go run ./internal/integration/cmd/suite
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-go test-js types lint browsers model demo soak sweep bench install shots package
+.PHONY: help test test-go test-js types lint browsers model demo soak sweep bench install shots package size
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ sweep: ## kill and stop a process at every point of a request, on every store in
 
 bench: ## measure what docs/speed.md promises about speed, beside others; BENCH_LARGE=1: ten million keys
 	@go run ./internal/integration/cmd/bench
+
+size: ## measure what the outbox's scripts weigh, against what they may
+	@go run ./internal/integration/cmd/size
 
 install: ## only install what the tests need
 	@$(SUITE) -install

@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { headers } from './announce.js';
+import { createOutbox } from './engine.js';
 import { idbStore } from './idb.js';
 import { startLocal } from './local.js';
 import { memory, memoryStore } from './memory.store.js';
@@ -155,6 +156,10 @@ function fakeIDB() {
     /** the error of the next transaction, or of all from now on */
     abort: /** @type {string | null} */ (null),
     broken: false,
+    /** closes every connection without a word, as iOS does to a page that it suspended */
+    cut: () => connections.clear(),
+    /** and no new one works either */
+    dead: false,
     open: (/** @type {string} */ _name, /** @type {number} */ wanted) => {
       /** @type {any} */
       const request = { result: null, error: null };
@@ -190,6 +195,7 @@ function fakeIDB() {
       close: () => connections.delete(db),
       createObjectStore: (/** @type {string} */ name) => (kept[name] = new Map()),
       transaction: (/** @type {string[]} */ names) => {
+        if (f.dead) throw new DOMException('Connection to Indexed Database server lost', 'UnknownError');
         if (!connections.has(db)) throw new DOMException('closed', 'InvalidStateError');
         /** @type {any} */
         const tx = { error: null, oncomplete: null, onabort: null };
@@ -200,12 +206,21 @@ function fakeIDB() {
         let ended = () => {};
         last = new Promise((ok) => (ended = () => ok(0)));
         let open = 0;
+        let over = false;
+        tx.abort = () => {
+          if (over) return;
+          over = true;
+          ended();
+          tx.error = null;
+          tx.onabort?.();
+        };
         const ask = (/** @type {() => any} */ what) => {
           /** @type {any} */
           const request = {};
           open++;
           void begun.then(() =>
             soon(() => {
+              if (over) return;
               request.result = structuredClone(what());
               request.onsuccess?.();
               // It ends when its last request has been answered and asks for no more.
@@ -215,6 +230,7 @@ function fakeIDB() {
           return request;
         };
         const end = () => {
+          over = true;
           ended();
           if (f.abort) {
             tx.error = new DOMException('given up', f.abort);
@@ -278,6 +294,55 @@ test('W22: a connection that the browser has closed is opened anew', async () =>
   assert.deepEqual((await store.read()).entries.map((e) => e.key), ['k', 'k2']);
 });
 
+test('B160: a page that is put to sleep in the middle of a change holds nobody up, and makes the change when it is woken', async () => {
+  const idb = fakeIDB();
+  const [page, other] = [on(idb), on(idb)];
+  await page.read();
+  const half = page.change(() => ({ put: [entry], value: 'made' }));
+  await new Promise((ok) => setTimeout(ok));
+  page.sleep();
+  const begun = page.change(() => ({ put: [{ ...entry, key: 'k2', seq: 2 }], value: 'made' }));
+  assert.deepEqual((await other.read()).entries, []);
+  await other.change(() => ({ put: [{ ...entry, key: 'other', seq: 3 }], value: 0 }));
+  assert.deepEqual(idb.entries(), ['other']);
+  page.wake();
+  assert.deepEqual([await half, await begun, (await other.read()).entries.map((e) => e.key)], ['made', 'made', ['k', 'k2', 'other']]);
+});
+
+test('B142: the connection is dead when the person submits: opened anew, kept, sent; if it stays dead that is told, and what was kept before is not lost', async () => {
+  const idb = fakeIDB();
+  let online = false;
+  /** @type {string[]} */
+  const sent = [];
+  /** @type {any[]} */
+  const told = [];
+  const outbox = createOutbox({
+    store: on(idb),
+    locks: /** @type {any} */ (fakeLocks().for({ alive: true })),
+    tell: (m) => told.push(m),
+    fetch: async (_, init) => {
+      if (!online) throw new TypeError('Failed to fetch');
+      sent.push(new TextDecoder().decode(init.body));
+      return reply(200, { 'Idempotency-Status': 'executed' });
+    },
+  });
+  const submit = (/** @type {string} */ text) =>
+    outbox.capture({ key: text, owner: 'A', method: 'POST', url: 'https://app.test/tasks', headers: [], body: new TextEncoder().encode(text).buffer }).answer;
+  assert.equal((await submit('before')).kind, 'queued');
+  idb.cut();
+  assert.equal((await submit('after')).kind, 'queued');
+  idb.cut();
+  idb.dead = true;
+  assert.equal((await submit('lost')).kind, 'unsaved');
+  for (let i = 0; i < 100 && !told.some((m) => m.events?.some((/** @type {any} */ e) => e.kind === 'unsaved')); i++) await new Promise((ok) => setTimeout(ok, 10));
+  assert.ok(told.some((m) => m.events?.some((/** @type {any} */ e) => e.kind === 'unsaved' && e.key === 'lost')));
+  assert.deepEqual(idb.entries(), ['before', 'after']);
+  idb.dead = false;
+  online = true;
+  await outbox.flush(true);
+  assert.deepEqual([sent, idb.entries()], [['before', 'after'], []]);
+});
+
 test('36: a browser that refuses Background Sync is none without it: the request is kept and no error is told', async () => {
   /** @type {Record<string, (e: any) => void>} */
   const listeners = {};
@@ -312,6 +377,60 @@ test('36: a browser that refuses Background Sync is none without it: the request
   assert.deepEqual([asked, [...disk.entries.keys()]], [1, ['k']]);
 });
 
+/**
+ * A page's surroundings, for as long as fn takes.
+ *
+ * @param {any} given
+ * @param {() => Promise<void>} fn
+ */
+async function within(given, fn) {
+  const before = Object.fromEntries(Object.keys(given).map((name) => [name, Object.getOwnPropertyDescriptor(globalThis, name)]));
+  for (const [name, value] of Object.entries(given)) Object.defineProperty(globalThis, name, { value, configurable: true, writable: true });
+  try {
+    await fn();
+  } finally {
+    for (const [name, was] of Object.entries(before)) {
+      if (was) Object.defineProperty(globalThis, name, was);
+      else delete (/** @type {any} */ (globalThis)[name]);
+    }
+  }
+}
+
+test('B160: a page without a worker sends by the same engine: with the token that the page gives, and a failure is told to the page', async () => {
+  const idb = fakeIDB();
+  /** @type {(string | null)[]} */
+  const tokens = [];
+  let online = false;
+  const given = {
+    indexedDB: idb,
+    navigator: { locks: fakeLocks().for({ alive: true }) },
+    location: { origin: 'https://app.test', href: 'https://app.test/today' },
+    document: { visibilityState: 'visible' },
+    addEventListener() {},
+    fetch: async (/** @type {string} */ url, /** @type {any} */ init) => {
+      if (url.endsWith('ping')) return reply(204, { 'Outbox-Status': 'pong' });
+      if (!online) throw new TypeError('Failed to fetch');
+      tokens.push(init.headers.get('X-CSRF-Token'));
+      return init.headers.get('X-CSRF-Token') === 'good' ? reply(422, { 'Idempotency-Status': 'executed', 'Content-Type': 'text/plain' }, 'no such task') : reply(403);
+    },
+  };
+  await within(given, async () => {
+    /** @type {any[]} */
+    const told = [];
+    const page = startLocal({}, () => 'new', (m) => told.push(m));
+    await page.outbox.greet({ owner: 'A', since: 1, headers: { 'X-CSRF-Token': 'good' } });
+    const r = await page.fetchHere('https://app.test/tasks', { method: 'POST', headers: headers({ key: 'k1', owner: 'A', el: 'task-5' }), body: 'x' });
+    assert.equal(r.status, 202);
+    online = true;
+    await page.outbox.flush(true);
+    assert.deepEqual(tokens, ['good']);
+    const event = told.flatMap((m) => m.events ?? []).find((e) => e.kind === 'refused');
+    assert.deepEqual([event?.key, event?.el, event?.status, event?.text], ['k1', 'task-5', 422, 'no such task']);
+    const [left] = (await page.outbox.state()).entries;
+    assert.deepEqual([left.state, left.lastText], ['refused', 'no such task']);
+  });
+});
+
 test('W25: a page that no worker controls keeps its requests itself, says that they wait, and sends them', async () => {
   const idb = fakeIDB();
   const locks = fakeLocks().for({ alive: true });
@@ -323,15 +442,14 @@ test('W25: a page that no worker controls keeps its requests itself, says that t
     navigator: { locks },
     location: { origin: 'https://app.test', href: 'https://app.test/today' },
     document: { visibilityState: 'visible' },
+    addEventListener() {},
     fetch: async (/** @type {string} */ url, /** @type {any} */ init) => {
       if (!online) throw new TypeError('Failed to fetch');
       sent.push(`${init.headers.get('Idempotency-Key')} ${new TextDecoder().decode(init.body)}`);
       return reply(200, { 'Idempotency-Status': 'executed' }, 'saved');
     },
   };
-  const before = Object.fromEntries(Object.keys(given).map((name) => [name, Object.getOwnPropertyDescriptor(globalThis, name)]));
-  for (const [name, value] of Object.entries(given)) Object.defineProperty(globalThis, name, { value, configurable: true, writable: true });
-  try {
+  await within(given, async () => {
     /** @type {any[]} */
     const told = [];
     const page = startLocal({}, () => 'new', (m) => told.push(m));
@@ -358,10 +476,5 @@ test('W25: a page that no worker controls keeps its requests itself, says that t
     const lost = await tap('k3', 'text=c');
     assert.deepEqual([lost.status, lost.headers.get('X-Outbox-Unsaved')], [507, '1']);
     await heard((m) => m.events?.some((/** @type {any} */ e) => e.kind === 'unsaved' && e.key === 'k3'));
-  } finally {
-    for (const [name, was] of Object.entries(before)) {
-      if (was) Object.defineProperty(globalThis, name, was);
-      else delete (/** @type {any} */ (globalThis)[name]);
-    }
-  }
+  });
 });

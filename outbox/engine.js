@@ -172,7 +172,7 @@ export function createOutbox({
         // Its row is to say so, whatever stands before it.
         if (spot.atOnce || over) void announce(over ? [{ ...about(entry), key: over, kind: 'superseded' }] : []);
         if (!lock) return false;
-        if (!spot.go || (await deliver(spot.entry, body))) await run(true);
+        if (!spot.go || (await deliver(spot.entry, body, spot.headers))) await run(true);
         return true;
       });
       if (!over) await flush(true);
@@ -187,12 +187,12 @@ export function createOutbox({
    * @param {Entry} entry
    * @param {ArrayBuffer | null} body
    * @param {Live} live
-   * @param {{kind: string, atOnce: boolean} | null} spot null: storing failed
+   * @param {{kind: string, atOnce: boolean, headers?: Record<string, string>} | null} spot null: storing failed
    */
   async function unprotected(entry, body, live, spot) {
     // A line that there is no room in must not be overtaken either.
     if (spot?.kind !== 'full' || !spot.atOnce) {
-      const answer = await attempt({ ...entry, attempts: 1 }, body, live.extra);
+      const answer = await attempt({ ...entry, attempts: 1 }, body, [...Object.entries(spot?.headers ?? {}), ...live.extra]);
       if (spot?.kind === 'clash' || isFinal(verdict(answer, cfg.ack))) {
         live.close({ kind: 'answer', answer });
         return true;

@@ -2,17 +2,25 @@
 // The store on IndexedDB: the only file that knows it. Entries and bodies lie
 // apart, so that reading the line reads no bodies. What it promises is in
 // store.contract.js.
+//
+// A page that its browser puts to sleep, to be shown again by going back, must
+// leave no transaction half done: in WebKit it would hold up those of all others,
+// for as long as it sleeps.
 
 const stores = ['entries', 'bodies', 'meta'];
 
 /**
  * @param {string} name of the database
  * @param {IDBFactory} [idb]
- * @returns {import('./types.js').Store & {close(): void}}
+ * @returns {import('./types.js').Store & {close(): void, sleep(): void, wake(): void}}
  */
 export function idbStore(name, idb = indexedDB) {
   /** @type {Promise<IDBDatabase> | null} */
   let opening = null;
+  /** @type {Set<IDBTransaction>} */
+  const running = new Set();
+  let awake = Promise.resolve();
+  let wake = () => {};
 
   function open() {
     opening ??= new Promise((ok, no) => {
@@ -51,16 +59,24 @@ export function idbStore(name, idb = indexedDB) {
    * @returns {Promise<T>}
    */
   async function transact(mode, fn, strict, once) {
+    let began;
+    do await (began = awake);
+    while (began !== awake);
     try {
-      const tx = (await open()).transaction(stores, mode, { durability: strict ? 'strict' : 'relaxed' });
+      const db = await open();
+      if (began !== awake) throw 0;
+      const tx = db.transaction(stores, mode, { durability: strict ? 'strict' : 'relaxed' });
+      running.add(tx);
       return await new Promise((ok, no) => {
         /** @type {any} */
         let value;
         tx.oncomplete = () => ok(value);
         tx.onabort = () => no(tx.error);
         fn(tx, (v) => (value = v));
-      });
+      }).finally(() => running.delete(tx));
     } catch (e) {
+      // It was put to sleep in the middle: once more when it is woken.
+      if (began !== awake) return transact(mode, fn, strict, once);
       // A connection can be dead without a word (iOS, after a page was suspended):
       // once more with a new one. Nothing was committed on the first.
       if (once || !/InvalidState|Unknown/.test(/** @type {any} */ (e)?.name)) throw e;
@@ -102,5 +118,10 @@ export function idbStore(name, idb = indexedDB) {
         request.onsuccess = () => result(request.result ?? null);
       }),
     close: () => void opening?.then((db) => db.close()),
+    sleep() {
+      awake = new Promise((ok) => (wake = ok));
+      for (const tx of running) tx.abort();
+    },
+    wake: () => wake(),
   };
 }

@@ -84,9 +84,9 @@ const sending = (e, at) => ({ ...e, state: 'sending', attempts: e.attempts + 1, 
  * @param {Entry} fresh
  * @param {ArrayBuffer | null} body
  * @param {{at: number, lock: boolean, cfg: Config}} by
- * @returns {Change<{kind: 'placed' | 'joined' | 'clash' | 'full', entry: Entry, go: boolean, atOnce: boolean, over: string}>}
+ * @returns {Change<{kind: 'placed' | 'joined' | 'clash' | 'full', entry: Entry, go: boolean, atOnce: boolean, over: string, headers?: Record<string, string>}>}
  *   clash: the key has another body; go: send it now; atOnce: it is known to wait;
- *   over: the key of a wish that a later one has taken the place of
+ *   over: the key of a wish that a later one has taken the place of; headers: for every send
  */
 export function place({ entries, meta }, fresh, body, { at, lock, cfg }) {
   const { key, owner, sum, size } = fresh;
@@ -96,7 +96,7 @@ export function place({ entries, meta }, fresh, body, { at, lock, cfg }) {
   // "It waits" is said at once only behind an entry that is known to wait.
   const atOnce = known !== owner || waiting(older, 0, Infinity) > 0;
   const entry = same ?? { ...fresh, seq: nextSeq(entries), told: atOnce };
-  const value = { kind: /** @type {any} */ (same ? 'joined' : 'placed'), entry, go: false, atOnce, over: '' };
+  const value = { kind: /** @type {any} */ (same ? 'joined' : 'placed'), entry, go: false, atOnce, over: '', headers: meta.headers };
   if (same) {
     if (same.sum !== sum || same.owner !== owner) value.kind = 'clash';
     else if (!inLine(same)) return { put: [{ ...same, state: 'waiting', seq: nextSeq(entries), nextAt: 0, tries: 0 }], value };

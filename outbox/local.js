@@ -19,8 +19,11 @@ import { respond } from './respond.js';
  */
 export function startLocal(given, newKey, tell) {
   const config = { ...defaults, ...given };
+  const store = idbStore(config.name);
+  addEventListener('pagehide', store.sleep);
+  addEventListener('pageshow', store.wake);
   const parts = {
-    store: idbStore(config.name),
+    store,
     fetch: (/** @type {string} */ url, /** @type {RequestInit} */ init) => fetch(url, init),
     locks: navigator.locks,
     config,

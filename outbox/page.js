@@ -135,7 +135,7 @@ function share(m) {
 async function send(url, init) {
   if (controlled()) return fetch(url, init);
   const l = await local();
-  if (owner != null) await l.outbox.greet({ owner, since }).catch(() => {});
+  if (owner != null) await l.outbox.greet({ owner, since, headers: cfg.headers }).catch(() => {});
   return l.fetchHere(url, init);
 }
 

@@ -201,6 +201,7 @@ const commands = {
   'example-htmx': './examples/outbox/htmx',
   'example-forms': './examples/outbox/forms',
   'example-worker': './examples/outbox/worker',
+  shelf: './internal/integration/cmd/shelf',
 };
 
 /** @type {Map<string, Promise<string>>} */

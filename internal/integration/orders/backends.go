@@ -69,9 +69,12 @@ var only = map[string][]string{
 	// Where handlers run one after another nobody is told to come back.
 	"TestB040RetryAfterIsClampedWhateverTheClocksSay": {memory, sqlite, postgres, redis, postgresAtomic},
 	// A store in the test's own hands.
-	"TestTheBackendsAreThoseOfTheTable":                none,
-	"TestRequirement31TheGuardIsAMiddleware":           none,
-	"TestRequirement63EachRouteMayHaveItsOwnRetention": none,
+	"TestTheBackendsAreThoseOfTheTable":                         none,
+	"TestRequirement31TheGuardIsAMiddleware":                    none,
+	"TestRequirement63EachRouteMayHaveItsOwnRetention":          none,
+	"TestB007TwoPressesAtOnceCallThePaymentProviderOnce":        none,
+	"TestB014ATokenThatTheFirstClickUsedUpIsNoErrorToTheSecond": none,
+	"TestB124AFormThatTheBrowserSendsAgainForHoursIsDoneOnce":   none,
 	// The guard under test stands in front of the program, over a memory store.
 	"TestAClientThatLeavesDoesNotCancelAProxiedRequest": {memory, sqlite},
 	"TestAnAnswerThatAnUpstreamBreaksOffIsNotKept":      {memory, sqlite},

@@ -112,6 +112,23 @@ var rows = []row{
 	largeTable("SQLite"), swept("SQLite"), largeTable("Postgres"), swept("Postgres"),
 }
 
+// taps are the rows of the browsers.
+var taps = []row{tap("Chromium", "chromium", 5, true), tap("WebKit", "webkit", 5, false), tap("Firefox", "firefox", 8, true)}
+
+// tap is the row of one browser. In WebKit the worker lives in the page's own
+// process as long as a page does, so no tap meets one that was stopped.
+func tap(name, engine string, most float64, stops bool) row {
+	return row{"outbox: an announced tap online against the same path left alone, median, " + name, fmt.Sprintf("≤ %.0f ms more", most), func(m medians) (string, bool) {
+		get := func(unit string) float64 { return m.get("OutboxTap/"+engine, unit) }
+		more := get("more-ms")
+		text := fmt.Sprintf("%.1f ms more (%.1f ms against %.1f ms", more, get("announced-ms"), get("excluded-ms"))
+		if stops {
+			text += fmt.Sprintf("; the first after the worker was stopped: %.0f ms", get("cold-ms"))
+		}
+		return text + ")", more <= most
+	}}
+}
+
 func largeTable(store string) row {
 	return row{store + ", a table of many live keys: p50 of a claim against an empty table", "≤ 1.3 ×", func(m medians) (string, bool) {
 		empty, large := m.get(store+"Large", "empty-p50-ms"), m.get(store+"Large", "large-p50-ms")

@@ -1,0 +1,333 @@
+// @ts-check
+// Cases of docs/cases.md that need a browser and that the planner has no page for:
+// uploads, forms that are sent twice, pages without a worker. One browser of each
+// engine, and cmd/shelf behind a bad network.
+import assert from 'node:assert/strict';
+import { createHash, randomBytes } from 'node:crypto';
+import { join } from 'node:path';
+import { after, afterEach, before, describe, test } from 'node:test';
+import { open } from './engines.js';
+import { BadNetwork } from './fault.js';
+import { root, sleep, startServer, tempFolder, until } from './processes.js';
+import { Screen } from './screen.js';
+import { usual } from './steps.js';
+
+/** @typedef {{kind: string, text?: string, name?: string, size?: number, sha256?: string, key: string}} Effect */
+
+/** @type {import('./processes.js').Server} */
+let shelf;
+/** @type {BadNetwork} */
+let network;
+before(async () => {
+  const htmx = join(root, 'planner', 'internal', 'web', 'static', 'htmx.min.js');
+  shelf = await startServer('shelf', ['-htmx', htmx, '-outbox', JSON.stringify(usual)]);
+  network = await BadNetwork.before(shelf.url);
+});
+after(async () => {
+  await network?.stop();
+  await shelf?.kill();
+});
+afterEach(() => network.good());
+
+/** What was really done, asked past the network. @param {(e: Effect) => boolean} which @returns {Promise<Effect[]>} */
+const did = async which => /** @type {Effect[]} */ (await (await fetch(`${shelf.url}/did`)).json()).filter(which);
+/** @param {...string} texts the notes with these texts, in the order in which they were made */
+const notes = (...texts) => did(e => e.kind === 'note' && texts.includes(e.text ?? ''));
+
+/** @param {string} what @param {() => Promise<Effect[]>} which @param {number} n @param {number} [timeout] */
+const thereAre = (what, which, n, timeout = 30_000) =>
+  until(`${what}: ${n}`, async () => {
+    const found = await which();
+    if (found.length === n) return found;
+    throw new Error(JSON.stringify(found));
+  }, { timeout });
+
+/**
+ * A tab of the shelf in which the outbox runs, by a worker unless the page is to do
+ * without.
+ * @param {import('./engines.js').Context} context
+ * @param {string} [query]
+ */
+async function openTab(context, query = '') {
+  const screen = new Screen(await context.newTab(), network.url);
+  await show(screen, query);
+  return screen;
+}
+
+/** @param {Screen} screen @param {string} [query] */
+async function show(screen, query = '') {
+  await screen.tab.goto(`${network.url}/${query}`);
+  if (query.includes('worker=-')) await screen.tab.waitFor('the outbox runs', () => document.querySelector('#outbox-strip') !== null);
+  else await screen.ready();
+}
+
+/** A script's request. @param {Screen} screen @param {string} path @param {string} text */
+const send = (screen, path, text) =>
+  screen.tab.eval(async (p, t) => {
+    const { outbox } = await import(/** @type {string} */ ('/outbox/page.js'));
+    const r = await outbox.fetch(p, { method: 'POST', body: new URLSearchParams({ text: t }) });
+    return r.status;
+  }, path, text);
+
+/** @param {Screen} screen @param {string} form @param {string} text */
+async function submit(screen, form, text) {
+  await screen.tab.type(`#${form}-text`, text, { clear: true });
+  await screen.tab.click(`#${form}-button`);
+}
+
+/** @param {number} size */
+function photo(size) {
+  const bytes = randomBytes(size);
+  bytes.set([0x00, 0xff, 0x80, 0xc8, 0x0a, 0x0d, 0x0a, 0x2d, 0x2d]);
+  return { bytes, name: `фото «${size}».jpg`, sha256: createHash('sha256').update(bytes).digest('hex') };
+}
+
+/**
+ * @param {Screen} screen
+ * @param {ReturnType<typeof photo>} file
+ */
+const choose = (screen, { name, bytes }) => screen.tab.files('#upload-file', [{ name, type: 'image/jpeg', bytes }]);
+
+/** @param {import('./engines.js').Engine} engine @param {() => import('./engines.js').Context} context */
+function uploads(engine, context) {
+  // The small one is sent by the worker, the large one by a page.
+  for (const size of [3000, 700_000]) {
+    test(`B133, B134, B136, B137, ${engine}: a form with a file of ${size} bytes, cut in its middle, kept, the page loaded again: each byte arrives, once`, async () => {
+      const screen = await openTab(context());
+      const file = photo(size);
+      await choose(screen, file);
+      await screen.tab.type('#upload-text', 'домашка');
+      await network.set({ plan: 'POST /files -> half-request=1', mode: 'plan' });
+      await screen.tab.click('#upload-button');
+      const [kept] = await screen.keeps(1);
+      assert.ok(kept.size > size, JSON.stringify(kept));
+      await until('half of it was sent', async () => (await network.changes()).some(e => e.path === '/files' && e.mode === 'half-request'));
+      await network.set({ plan: 'POST /files -> refuse=1', mode: 'plan' });
+      await show(screen);
+      await screen.stripSays('Одно изменение ждёт сети');
+      assert.deepEqual(await did(e => e.sha256 === file.sha256), []);
+      const halves = (await network.changes()).filter(e => e.path === '/files' && e.forwarded > 0);
+      assert.deepEqual(halves.filter(e => e.key === kept.key), [], 'the half was taken for a whole');
+      await network.good();
+      await screen.drained();
+      const [done, ...more] = await did(e => e.name === file.name && e.kind === 'file');
+      assert.equal(more.length, 0);
+      assert.deepEqual([done.size, done.sha256, done.text, done.key], [size, file.sha256, 'домашка', kept.key]);
+      await screen.stripSays(null);
+      await screen.tab.close();
+    });
+  }
+}
+
+describe('Chromium', () => {
+  /** @type {import('./chromium.js').Chromium} */
+  let browser;
+  /** @type {import('./chromium.js').ChromiumContext} */
+  let context;
+  before(async () => {
+    browser = /** @type {import('./chromium.js').Chromium} */ (await open('chromium'));
+    context = await browser.newContext();
+    await openTab(context); // the context keeps a tab, whatever the tests close
+  });
+  after(() => browser?.close());
+
+  uploads('chromium', () => context);
+
+  test('B127: a handler that submits the form, on a button that does so itself: one note; a request on the form and on its button: one', async () => {
+    const screen = await openTab(context);
+    await screen.tab.eval(() => {
+      const button = /** @type {HTMLButtonElement} */ (document.querySelector('#plain-button'));
+      button.addEventListener('click', () => button.form?.requestSubmit());
+    });
+    await submit(screen, 'plain', 'twice by hand');
+    await thereAre('notes', () => notes('twice by hand'), 1);
+    await screen.tab.waitFor('the page after it', () => location.search === '?after=note' && document.readyState === 'complete');
+    await screen.ready();
+    await screen.tab.click('#both-button');
+    await thereAre('notes', () => notes('both'), 1);
+    await screen.drained();
+    await sleep(300); // whatever else was sent has arrived
+    assert.deepEqual((await notes('twice by hand', 'both')).map(e => e.text), ['twice by hand', 'both']);
+    await screen.tab.close();
+  });
+
+  // The proxy's sixty seconds are two here.
+  test('B122: an upload that the browser does by itself gets no answer and is sent again by it: one file, whole', async () => {
+    const screen = await openTab(context, '?unmarked');
+    const file = photo(100_000);
+    await choose(screen, file);
+    const seen = (await network.log()).at(-1)?.n ?? 0;
+    await network.script('POST /files -> slow-after:2s+reset-once');
+    await screen.tab.click('#upload-button');
+    await screen.tab.waitForWithin(30_000, 'the page after it', () => location.search === '?after=file');
+    const sent = (await network.changes(seen)).filter(e => e.path === '/files');
+    assert.deepEqual(sent.map(e => e.forwarded), [1, 1], `the browser did not send it again: ${JSON.stringify(sent)}`);
+    const done = await did(e => e.name === file.name);
+    assert.deepEqual(done.map(e => [e.size, e.sha256]), [[100_000, file.sha256]]);
+    await screen.tab.close();
+  });
+
+  for (const script of [true, false]) {
+    test(`B128: a form with a file is sent, Back, and sent again unchanged, JavaScript ${script ? 'on' : 'off'}: one file`, async () => {
+      const playwright = /** @type {import('playwright-core').Browser} */ (context.context.browser());
+      const own = await playwright.newContext({ javaScriptEnabled: script, viewport: null });
+      try {
+        const page = await own.newPage();
+        await page.goto(`${network.url}/?unmarked`);
+        if (script) {
+          await page.waitForFunction(() => navigator.serviceWorker.controller !== null);
+          await page.reload();
+          await page.waitForFunction(() => document.querySelector('#outbox-strip') !== null);
+        }
+        const file = photo(5000 + Number(script));
+        await page.setInputFiles('#upload-file', { name: file.name, mimeType: 'image/jpeg', buffer: file.bytes });
+        await page.fill('#upload-text', 'письмо');
+        const seen = (await network.log()).at(-1)?.n ?? 0;
+        for (let i = 0; i < 2; i++) {
+          await page.click('#upload-button');
+          await page.waitForURL(/after=file/);
+          if (i === 0) await page.goBack({ waitUntil: 'commit' });
+          await page.locator('#upload-button').waitFor();
+        }
+        const sent = (await network.changes(seen)).filter(e => e.path === '/files');
+        assert.equal(sent.length, 2);
+        assert.deepEqual((await did(e => e.name === file.name)).map(e => e.sha256), [file.sha256]);
+      } finally {
+        await own.close();
+      }
+    });
+  }
+
+  test('B181, W19: after an answer, a refusal, no network, an abort and a time-out the same button sends again, each under a name of its own; no form is cleared for what waits', async () => {
+    const screen = await openTab(context);
+    await screen.tab.eval(() => {
+      const w = /** @type {any} */ (window);
+      w.successes = 0;
+      // As hx-on::after-request="if (event.detail.successful) this.reset()".
+      document.addEventListener('htmx:afterRequest', event => {
+        if (!(/** @type {any} */ (event).detail.successful)) return;
+        w.successes++;
+        /** @type {HTMLFormElement} */ (event.target).reset?.();
+      });
+    });
+    const press = async (/** @type {string} */ text) => {
+      await sleep(600); // a press of its own
+      await screen.tab.type('#text', text, { clear: true });
+      await screen.tab.click('#add');
+    };
+    const successes = () => screen.tab.eval(() => /** @type {any} */ (window).successes);
+    await press('answered');
+    await thereAre('notes', () => notes('answered'), 1);
+    await press('bad');
+    await until('it was refused', async () => (await network.changes()).some(e => e.status === 422));
+    await press('after the refusal');
+    await thereAre('notes', () => notes('after the refusal'), 1);
+    const before = await successes();
+
+    await network.set({ plan: 'POST /notes -> refuse=1', mode: 'plan' });
+    await press('without a network');
+    await screen.keeps(2); // the refused one is kept for the person
+    await sleep(300);
+    assert.equal(await screen.tab.value('#text'), 'without a network', 'the form was cleared');
+    await press('and one more');
+    await screen.keeps(3);
+    assert.equal(await successes(), before, 'what waits was called a success');
+    await network.good();
+    await thereAre('notes', () => notes('without a network', 'and one more'), 2);
+
+    await network.set({ plan: 'POST /notes -> slow=1:1s', mode: 'plan' });
+    await press('aborted');
+    await screen.tab.eval(() => /** @type {any} */ (window).htmx.trigger('#note', 'htmx:abort'));
+    await press('after the abort');
+    await thereAre('notes', () => notes('aborted', 'after the abort'), 2);
+    await screen.tab.eval(() => void (/** @type {any} */ (window).htmx.config.timeout = 300));
+    await press('timed out');
+    await sleep(400);
+    await press('after the time-out');
+    await thereAre('notes', () => notes('timed out', 'after the time-out'), 2);
+    const all = await notes('answered', 'after the refusal', 'without a network', 'and one more', 'aborted', 'after the abort', 'timed out', 'after the time-out');
+    assert.deepEqual(all.map(e => e.text), ['answered', 'after the refusal', 'without a network', 'and one more', 'aborted', 'after the abort', 'timed out', 'after the time-out']);
+    assert.equal(new Set(all.map(e => e.key)).size, all.length);
+    await screen.tab.close();
+  });
+});
+
+describe('WebKit', () => {
+  /** @type {import('./engines.js').Browser} */
+  let browser;
+  before(async () => {
+    browser = await open('webkit');
+  });
+  after(() => browser?.close());
+
+  // First, for no worker is registered yet.
+  test('B160: a page without a worker sends again with the token that it gives, and shows what waits', async () => {
+    const screen = await openTab(browser, '?worker=-&token=old');
+    assert.equal(await screen.tab.eval(() => navigator.serviceWorker.controller), null);
+    assert.equal(await send(screen, '/token/notes', 'with a token'), 202);
+    await screen.stripSays('Одно изменение ждёт сети');
+    assert.deepEqual(await notes('with a token'), []);
+    await show(screen, '?worker=-&token=good');
+    await thereAre('notes', () => notes('with a token'), 1);
+    await screen.drained();
+    await screen.stripSays(null);
+    assert.equal(await send(screen, '/token/notes', 'at once'), 200);
+    assert.equal((await notes('at once')).length, 1);
+  });
+
+  uploads('webkit', () => browser);
+
+  test('B157: without sync events what waits is sent within ten seconds of the network, and when a page is opened', async () => {
+    const screen = await openTab(browser);
+    assert.equal(await screen.tab.eval(async () => 'sync' in (await navigator.serviceWorker.ready)), false);
+    await network.set({ plan: 'POST /notes -> refuse=1', mode: 'plan' });
+    for (const text of ['one', 'two']) assert.equal(await send(screen, '/notes', text), 202);
+    await network.good();
+    await thereAre('notes', () => notes('one', 'two'), 2, 10_000);
+
+    await network.set({ plan: 'POST /notes -> refuse=1', mode: 'plan' });
+    for (const text of ['three', 'four']) assert.equal(await send(screen, '/notes', text), 202);
+    await screen.tab.goto('about:blank');
+    await network.good();
+    await show(screen);
+    await thereAre('notes', () => notes('three', 'four'), 2, 10_000);
+    assert.deepEqual((await notes('one', 'two', 'three', 'four')).map(e => e.text), ['one', 'two', 'three', 'four']);
+    await screen.stripSays(null);
+  });
+});
+
+describe('Firefox', () => {
+  test('B123: a browser that is killed and brings its tabs back sends a finished form at most again, and it is one note; behind a redirect there is nothing to send', async () => {
+    const profile = tempFolder('onceward-profile-');
+    const prefs = {
+      'browser.startup.page': 3,
+      'browser.sessionstore.resume_from_crash': true,
+      'browser.sessionstore.max_resumed_crashes': -1,
+      'browser.sessionstore.interval': 200,
+      'browser.sessionstore.restore_on_demand': false,
+    };
+    let browser = await open('firefox', { profile, prefs });
+    try {
+      const requests = async (/** @type {string} */ method, /** @type {string} */ path) => (await network.log()).filter(e => e.method === method && e.path === path).length;
+      const [shown, redirected] = [await openTab(browser), await openTab(browser)];
+      await shown.tab.front();
+      await submit(shown, 'shown', 'shown');
+      await shown.tab.waitFor('its page', () => document.title === 'Shown');
+      await redirected.tab.front();
+      await submit(redirected, 'plain', 'redirected');
+      await redirected.tab.waitFor('the page after it', () => location.search === '?after=note');
+      await sleep(1500); // the tabs are on the disk
+      await browser.kill();
+      const before = { pages: await requests('GET', '/'), shown: await requests('POST', '/shown'), notes: await requests('POST', '/notes') };
+      browser = await open('firefox', { profile, prefs });
+      await until('a tab is back', async () => (await requests('GET', '/')) > before.pages, { timeout: 20_000 });
+      await sleep(2000); // and so is the other
+      console.log(`the finished form was sent ${(await requests('POST', '/shown')) - before.shown} times more`);
+      assert.equal(await requests('POST', '/notes'), before.notes);
+      assert.equal((await notes('shown')).length, 1);
+      assert.equal((await notes('redirected')).length, 1);
+    } finally {
+      await browser.close();
+    }
+  });
+});
