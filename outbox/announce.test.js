@@ -3,6 +3,8 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { fragment, headers } from './announce.js';
+import { createAsker } from './ask.js';
+import { createIntents } from './intent.js';
 import { announced, keptHeaders, parseFragment, parseKey } from './heard.js';
 import { auth, deny, either } from './paths.js';
 
@@ -90,4 +92,27 @@ test('an entry keeps the headers that shape the answer and no credentials (W10, 
   assert.deepEqual(Object.keys(keptHeaders(h)).sort(), [
     'accept', 'content-type', 'hx-boosted', 'hx-prompt', 'hx-request', 'hx-target', 'hx-trigger', 'x-csrf-token', 'x-requested-with',
   ]);
+});
+
+test('scenario 25: data-outbox-coalesce on what asks, or around it, is the group of its wish', () => {
+  const g = /** @type {any} */ (globalThis);
+  const before = [g.location, g.document];
+  Object.assign(g, { location: { origin: 'https://app.test' }, document: { baseURI: 'https://app.test/today' } });
+  try {
+    const asker = createAsker({ owner: 'u1', cfg: { maxBody: 100, keyField: '_key' }, intents: createIntents({ newKey: () => 'k1', keyField: '_key' }) });
+    const button = (/** @type {string | null} */ group) => /** @type {any} */ ({
+      getAttribute: (/** @type {string} */ name) => (name === 'id' ? 'b' : null),
+      closest: (/** @type {string} */ what) => (what === '[data-outbox-coalesce]' && group !== null ? { getAttribute: () => group } : null),
+      matches: () => true,
+      textContent: 'Done',
+    });
+    const ask = (/** @type {string | null} */ group) =>
+      asker.ask({ el: button(group), form: null, method: 'POST', url: '/tasks/5', data: /** @type {any} */ ([]), multipart: false });
+    assert.deepEqual(['task-5', '', null].map((group) => ask(group)?.coalesce), ['task-5', '', '']);
+    const asked = /** @type {NonNullable<ReturnType<typeof ask>>} */ (ask('task-5'));
+    const told = announced(request({ headers: headers({ key: asked.key, owner: 'u1', coalesce: asked.coalesce }) }), site);
+    assert.equal(told?.coalesce, 'task-5');
+  } finally {
+    [g.location, g.document] = before;
+  }
 });

@@ -99,13 +99,10 @@ export function createOutbox({
 
   /** What pages are told; the names are the first implementation's. @param {any[]} [events] */
   async function state(events = []) {
-    try {
-      const { entries, meta } = await store.read();
-      const line = entries.filter((e) => e.owner === meta.owner && inLine(e));
-      return { type: 'outbox', pending: waiting(line, now(), cfg.softLimit), owner: meta.owner ?? '', entries, events, stored: true };
-    } catch {
-      return { type: 'outbox', pending: 0, owner: '', entries: [], events, stored: false };
-    }
+    const read = await store.read().catch(() => null);
+    const { entries, meta } = read ?? { entries: [], meta: {} };
+    const line = entries.filter((e) => e.owner === meta.owner && inLine(e));
+    return { type: 'outbox', pending: waiting(line, now(), cfg.softLimit), owner: meta.owner ?? '', entries, events, stored: !!read };
   }
 
   /**

@@ -84,7 +84,7 @@ test(`I1–I7 in ${seeds.length} random lives: lost=0 doubled=0 reordered=0 fore
 
 if (!SEED) {
   for (const [mutant, error] of Object.entries(mutants)) {
-    const result = run({ seeds: from1(1_000), mutant });
+    const result = run({ seeds: from1(1_000), mutant, whole: true });
     test(`without ${mutant} it is found out within 1,000 lives`, async (t) => {
       const { failure, sum } = await result;
       assert.ok(failure, 'nobody has noticed');
@@ -92,6 +92,16 @@ if (!SEED) {
       assert.match(failure.error, error);
     });
   }
+
+  const short = run({ seeds: from1(100), mutant: 'guard' });
+  test('a life that fails is made as short as it gets, and fails in the same way', async (t) => {
+    const { failure } = await short;
+    assert.ok(failure);
+    t.diagnostic(JSON.stringify(failure));
+    // Without a guard it takes one tap, and one answer that does not come.
+    assert.ok(failure.steps.length <= 3 && failure.steps.some((s) => s.do === 'tap'), JSON.stringify(failure.steps));
+    assert.match(failure.error, /doubled/);
+  });
 
   // What the lives have found, as short as it became.
   for (const [name, seed, steps] of /** @type {[string, number, any[]][]} */ ([

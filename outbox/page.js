@@ -121,14 +121,15 @@ function local() {
 }
 
 /**
- * What this page itself keeps: a worker that does not control it can send it too,
- * and the other pages are to know of it, should this one be closed.
+ * What this page itself keeps, the pages of a worker that does not control it are
+ * to know of too: should this one be closed, they have it sent. The worker sends
+ * nothing now, for this page awaits the answers.
  *
  * @param {any} m
  */
 function share(m) {
   hear(m);
-  if (m.pending !== 0) void workers?.getRegistration().then((r) => r?.active?.postMessage({ type: 'flush', tell: true, small: true }), () => {});
+  if (m.pending !== 0) void workers?.getRegistration().then((r) => r?.active?.postMessage({ type: 'flush', tell: 'only' }), () => {});
 }
 
 /** @param {string} url @param {RequestInit} init */

@@ -461,7 +461,7 @@ export function createBrowser({ kind, seed, mutant = '', config = {}, judge = {}
     /** @param {any} m */
     function share(m) {
       hear(m);
-      if (me.alive && m.pending !== 0) worker().fire('message', { data: { type: 'flush', tell: true, small: true }, source: null });
+      if (me.alive && m.pending !== 0) worker().fire('message', { data: { type: 'flush', tell: 'only' }, source: null });
     }
 
     /** @param {string} to @param {any} init */

@@ -323,7 +323,7 @@ function verdict(b, j) {
     const later = b.taps.some((t) => t.again && t.key === key && t !== tap);
     if (!told.length && tap.tab.alive && !later) must(b.clock.real() - tap.at < 60_000, `${key}: for a minute nobody was told anything`);
     // A form does not wait for what the page has asked for just before.
-    if (tap.nav || tap.odd || tap.again || !j.seqs.has(key) || j.left.has(key)) continue;
+    if (b.taps.some((t) => t.key === key && (t.nav || t.again)) || tap.odd || !j.seqs.has(key) || j.left.has(key)) continue;
     const seq = j.seqs.get(key);
     must(seq >= (placed.get(tap.tab) ?? 0), `reordered: ${key} was put down before an older tap of ${owner}`);
     placed.set(tap.tab, seq);

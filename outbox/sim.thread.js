@@ -12,6 +12,7 @@ run.clock = takeOverTime();
  * @typedef {object} Job
  * @property {number[]} [seeds] lives to be lived
  * @property {string} [mutant] what is taken out
+ * @property {boolean} [whole] a life that fails is not made shorter
  * @property {import('./sim.schedule.js').Step[]} [steps] in the place of the seeds' own
  * @property {import('./sim.schedule.js').Step[]} [deaths] in this, the worker is
  *   ended at its first step, at its second, … until it outlives the whole of it
@@ -19,7 +20,7 @@ run.clock = takeOverTime();
  */
 
 /** @param {Job} job */
-async function work({ seeds = [], mutant = '', steps, deaths, kinds = [] }) {
+async function work({ seeds = [], mutant = '', whole, steps, deaths, kinds = [] }) {
   /** @type {Record<string, number>} */
   const sum = { lives: 0 };
   /** @type {{seed: number, error: string, steps: any[]} | null} */
@@ -29,7 +30,7 @@ async function work({ seeds = [], mutant = '', steps, deaths, kinds = [] }) {
     const { error, sum: more } = await run(list, { seed, mutant });
     sum.lives++;
     for (const [name, n] of Object.entries(more)) sum[name] = (sum[name] ?? 0) + n;
-    if (error) failure = { seed, error, steps: mutant ? list : await shrink(list, { seed, mutant }) };
+    if (error) failure = { seed, error, steps: whole ? list : await shrink(list, { seed, mutant }) };
     return more.deaths;
   };
   for (const seed of seeds) if (!failure) await live(steps ?? schedule(seed), seed);

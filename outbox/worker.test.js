@@ -147,6 +147,28 @@ test('45: without Background Sync a page\'s {type: "flush"} does it', async () =
   assert.equal(w.fire('message', { data: null, source: page }).work.length, 0);
 });
 
+test('W25: a page that sends by itself has the others told, and the worker send nothing', async () => {
+  const w = scope();
+  w.net = async () => reply(502);
+  await Promise.all(w.fetch(mine).work);
+  await drain();
+  w.told.length = w.sent.length = 0;
+  await Promise.all(w.fire('message', { data: { type: 'flush', reset: true, tell: 'only' } }).work);
+  await drain();
+  assert.deepEqual([w.told.map((m) => m.pending), w.sent], [[1], []]);
+});
+
+test('4.5: a page that sends the big ones itself says so', async () => {
+  const w = scope({ bigBody: 0 });
+  w.net = async () => reply(502);
+  await Promise.all(w.fetch(mine).work);
+  w.net = async () => reply(200, { 'Idempotency-Status': 'executed' });
+  for (const [small, left] of /** @type {[boolean, number][]} */ ([[true, 1], [false, 0]])) {
+    await Promise.all(w.fire('message', { data: { type: 'flush', reset: true, small } }).work);
+    assert.equal(w.disk.entries.size, left);
+  }
+});
+
 test('R24: a POST to a login stops the line until a page says who it is', async () => {
   const w = scope();
   await Promise.all(w.fire('message', { data: { type: 'flush', owner: 'A', since: 1 } }).work);
