@@ -156,6 +156,28 @@ describe('in any surroundings', () => {
     }
   });
 
+  test('a page whose style begins with a reset, and takes all buttons, lists and headings for its own', async () => {
+    await load('en');
+    await tab.eval(() => {
+      const sheet = new CSSStyleSheet();
+      sheet.replaceSync('*, ::before { margin: 0; padding: 0; font: inherit } li { display: flex; float: left } button { width: 100%; text-transform: uppercase } h2, p { color: #c0f }');
+      // Before the kit's own, as a page's first sheet is.
+      const first = document.querySelector('link[rel=stylesheet]');
+      const style = document.createElement('style');
+      style.textContent = [...sheet.cssRules].map(r => r.cssText).join(' ');
+      first?.before(style);
+    });
+    await arrange(tab, kit, state('list-of-all'));
+    writeFileSync(join(folder, 'list-of-all-en-reset.png'), await tab.raw.screenshot());
+    assert.deepEqual(await outOfSight(), []);
+    const seen = await tab.eval(() => {
+      const box = /** @type {Element} */ (document.querySelector('dialog')).getBoundingClientRect();
+      const of = (/** @type {string} */ s) => getComputedStyle(/** @type {Element} */ (document.querySelector(s)));
+      return { centred: Math.abs(box.left + box.right - innerWidth) < 2, item: of('.outbox-item').display, words: of('.outbox-item button').textTransform, ink: of('.outbox-title').color === of('dialog').color && of('.outbox-label').color === of('dialog').color };
+    });
+    assert.deepEqual(seen, { centred: true, item: 'block', words: 'none', ink: true });
+  });
+
   test('letters of twice the size, and a window that is a quarter', async () => {
     for (const [w, h, size] of [[390, 700, '200%'], [320, 256, '100%']]) {
       await tab.resize(Number(w), Number(h));
