@@ -151,9 +151,9 @@ test('axe-core finds nothing in the strip, on the rows and in the list, as the p
   await screen.stripSays('Одно изменение ждёт сети');
   // The circle's own little movement is over.
   await screen.tab.waitFor('nothing moves', () => document.getAnimations().length === 0);
-  assert.deepEqual((await axe(pageOf(anna), parts)).found, []);
+  assert.deepEqual((await axe(pageOf(anna), { parts })).found, []);
   await screen.openList();
-  assert.deepEqual((await axe(pageOf(anna), ['dialog[open]'])).found, []);
+  assert.deepEqual((await axe(pageOf(anna), { parts: ['dialog[open]'] })).found, []);
 });
 
 test('a task is added, done and taken back with the keyboard alone, and the focus stays on its circle', async () => {

@@ -12,15 +12,16 @@ const source = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe
  * open dialog covers.
  *
  * @param {import('playwright-core').Page} page
- * @param {string[]} [parts] selectors of what is looked at; by default all
+ * @param {{parts?: string[], rules?: string[]}} [only] parts: selectors of what is looked at; by default all, by all rules
  * @returns {Promise<{found: string[], passes: number}>} passes: of how many rules something was in order
  */
-export async function axe(page, parts) {
+export async function axe(page, only = {}) {
   await page.evaluate(`window.axe || (() => { ${source} })()`);
-  return page.evaluate(async include => {
-    const { violations, incomplete, passes } = await /** @type {any} */ (window).axe.run(include ? { include: include.map(s => [s]) } : document, {
-      rules: { 'target-size': { enabled: true } },
-    });
+  return page.evaluate(async ({ parts, rules }) => {
+    const { violations, incomplete, passes } = await /** @type {any} */ (window).axe.run(
+      parts ? { include: parts.map(s => [s]) } : document,
+      rules ? { runOnly: rules } : { rules: { 'target-size': { enabled: true } } },
+    );
     const covered = (/** @type {any} */ node) => document.querySelector('dialog[open]') && !document.querySelector(node.target.at(-1))?.closest('dialog[open]');
     /** @param {any[]} rules @param {string} how */
     const told = (rules, how) =>
@@ -30,5 +31,5 @@ export async function axe(page, parts) {
           .map((/** @type {any} */ n) => `${how} ${id} ${n.target.join(' ')}: ${[...n.any, ...n.all, ...n.none].map(c => c.message).join('; ')}`),
       );
     return { found: [...told(violations, 'violates'), ...told(incomplete, 'undecided')], passes: passes.length };
-  }, parts);
+  }, only);
 }

@@ -45,10 +45,12 @@ const page = (lang, query) => {
 <meta name="outbox-config" content='${JSON.stringify(config)}'>
 <link rel="icon" href="data:,"><link rel="stylesheet" href="/outbox/kit.css">
 <style>
-:root { color-scheme: light dark; --outbox-bottom: 60px; font-family: system-ui, sans-serif }
+:root { color-scheme: light dark; --outbox-bottom: 60px; font-family: system-ui, sans-serif; color: light-dark(#1d1b20, #e9e7e2); background: light-dark(#fbfaf7, #121316) }
 body { margin: 0 16px 76px }
+a { color: light-dark(#0b6b64, #6fd3c8) }
+li button { color: inherit; background: none; border: 1px solid }
 li { display: flex; flex-wrap: wrap; gap: 0 12px; align-items: center; padding-block: 4px }
-button, input { min-height: 24px; font: inherit }
+button, input { min-height: 24px; max-width: 100%; box-sizing: border-box; font: inherit }
 .strip { display: flex }
 .bar { position: fixed; bottom: 0; left: 0; right: 0; height: 60px; background: light-dark(#eee, #222) }
 </style>
