@@ -33,7 +33,7 @@ function phone(engine, site) {
     return {
       async start(url) {
         program = await openMiniBrowser(url, folder);
-        await tab.waitForWithin(30_000, 'the page has come', () => document.readyState === 'complete');
+        await tab.waitForWithin(60_000, 'the page has come', () => document.readyState === 'complete');
         return new Screen(tab, site.url);
       },
       kill: async () => program?.kill(),

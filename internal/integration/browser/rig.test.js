@@ -171,6 +171,10 @@ for (const engine of /** @type {const} */ (['chromium', 'firefox', 'webkit'])) {
       await tab.goto(url + '/other');
       assert.equal(await tab.eval(() => localStorage.getItem('whose')), 'anna');
       assert.equal(await second.exists('#tap'), true);
+      // One that nobody sees draws nothing, and has to answer all the same.
+      await second.front();
+      assert.ok(await tab.point('#other'));
+      await tab.front();
       const other = await browser.newContext();
       try {
         const theirs = await other.newTab();

@@ -212,6 +212,43 @@ export const more = [
     },
   },
   {
+    n: 30,
+    name: 'the page comes back as it was left, and was not there when its change was sent: it says so no longer',
+    app: 'parcels',
+    async run(scene, visitor) {
+      const { screen } = visitor;
+      const { tab } = screen;
+      await scene.network.set({ plan: 'POST /parcels -> refuse=1', mode: 'plan' });
+      await sends(visitor, 'Записка');
+      await screen.stripSays('Одно изменение ждёт сети');
+      await tab.waitFor('the row is marked', () => document.querySelector('#send')?.getAttribute('data-outbox-state') === 'waiting');
+      const [kept] = await screen.keeps(1);
+      await tab.eval(() => {
+        /** @type {any} */ (window).rigSame = true;
+        addEventListener('pageshow', e => void (/** @type {any} */ (window).rigPersisted = e.persisted));
+      });
+      await tab.goto('about:blank');
+      await scene.network.good();
+      // Another tab has it sent, and is closed: the first hears nothing of it.
+      const second = await visitor.openTab('/');
+      await second.drained();
+      assert.deepEqual((await parcels(scene)).map(p => p.key), [kept.key]);
+      await second.tab.close();
+      await tab.front();
+      await tab.back();
+      const found = await tab.eval(() => ({
+        same: /** @type {any} */ (window).rigSame,
+        persisted: /** @type {any} */ (window).rigPersisted,
+        why: JSON.stringify(/** @type {any} */ (performance.getEntriesByType('navigation')[0]).notRestoredReasons?.reasons),
+      }));
+      assert.ok(found.same && found.persisted, `the browser had not kept the page: ${found.why}`);
+      await screen.stripSays(null);
+      await tab.waitFor('the row is not marked', () => !document.querySelector('#send')?.getAttribute('data-outbox-state'));
+      assert.deepEqual((await parcels(scene)).map(p => p.key), [kept.key]);
+      assert.equal((await scene.sent(/^\/parcels$/)).filter(e => e.forwarded > 0).length, 1);
+    },
+  },
+  {
     n: 33,
     name: 'each change is announced once, in the words of its number',
     async run(scene, anna) {

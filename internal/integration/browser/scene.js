@@ -313,10 +313,13 @@ export class Person {
     return new Screen(await this.context.newTab(), this.site.url);
   }
 
-  /** Another tab at the page "today". */
-  async openTab() {
+  /** Another tab. @param {string} [path] by default of the planner's page "today" */
+  async openTab(path) {
     const screen = await this.newTab();
-    await screen.today();
+    if (path) {
+      await screen.tab.goto(this.site.url + path);
+      await screen.running();
+    } else await screen.today();
     return screen;
   }
 

@@ -5,11 +5,11 @@
 // page carries a script that asks this process what to do next, and says what came
 // of it. Input is the page's own (`click()`), for there is nobody to press a key.
 import { environment, miniBrowser } from './webkit.js';
-import { sleep, startProgram, until } from './processes.js';
+import { startProgram, until } from './processes.js';
 import { Tab, leave } from './tab.js';
 
 /** How long a page has for one command: one that was left has no answer. */
-const patience = 5000;
+const patience = 10_000;
 
 /**
  * Gives every page of these paths the script, and answers it.
@@ -62,14 +62,17 @@ export function drive(upstream, paths) {
   /** @param {string} expression */
   async function once(expression) {
     const mine = ++n;
+    /** @type {NodeJS.Timeout | undefined} */
+    let timer;
     /** @type {{value?: any, error?: string}} */
     const answer = await Promise.race([
       new Promise(settle => {
         command = { n: mine, expression, settle };
         hand();
       }),
-      sleep(patience).then(() => ({ error: `the page has not answered for ${patience} ms` })),
+      new Promise(settle => (timer = setTimeout(settle, patience, { error: `the page has not answered for ${patience} ms` }))),
     ]);
+    clearTimeout(timer);
     if (command?.n === mine) command = undefined;
     if (answer.error !== undefined) throw new Error(answer.error);
     return answer.value;
@@ -91,7 +94,7 @@ for (;;) {
     const n = await (await fetch('/.drive/next?after=' + after, { cache: 'no-store' })).json();
     after = n;
     const answer = await import('/.drive/' + n + '.js').then(m => m.default()).then(value => ({ value }), e => ({ error: String(e && e.stack || e) }));
-    await fetch('/.drive/said?n=' + n, { method: 'POST', body: JSON.stringify(answer) });
+    await fetch('/.drive/said?n=' + n, { method: 'POST', keepalive: true, body: JSON.stringify(answer) });
   } catch {
     await new Promise(ok => setTimeout(ok, 100));
   }

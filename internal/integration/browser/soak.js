@@ -184,6 +184,8 @@ export class Soak {
   taps = 0;
   slips = 0;
   flips = 0;
+  /** Presses from which the driver did not come back. */
+  stuck = 0;
   /** @type {Place[]} */
   places = [];
   /** @type {import('./engines.js').Context[]} */
@@ -343,9 +345,12 @@ export class Soak {
   /** @param {Place} place */
   async show(place) {
     if (this.front === place) return;
-    await place.screen.tab.front();
-    // A driver's input waits for ever for a page that nobody sees.
-    await place.screen.tab.waitFor('the tab is seen', () => document.visibilityState === 'visible');
+    const { tab } = place.screen;
+    // A driver's input may wait without an end for a page that nobody sees.
+    await until('the tab is seen', async () => {
+      await tab.front();
+      return tab.eval(() => document.visibilityState === 'visible');
+    }, { timeout: 60_000 });
     this.front = place;
   }
 
@@ -426,7 +431,7 @@ export class Soak {
   async press(place, task, selector, wish) {
     const { tab } = place.screen;
     if (!(await tab.point(selector))) return false;
-    await tab.eval(() => void (/** @type {any} */ (window).rigHits = []));
+    await tab.eval(() => void /** @type {any} */ (window).rigHits.splice(0));
     const n = this.log.write({ person: place.person, wish, task: task.title, id: task.id, tab: place.name });
     // Looked for once more, for writing takes its time and rows move.
     const at = await tab.point(selector);
@@ -434,24 +439,31 @@ export class Soak {
       this.log.missed(n);
       return false;
     }
-    await tab.raw.press(at.x, at.y, []);
+    // A driver that does not come back may have pressed all the same: the page says.
+    /** @type {NodeJS.Timeout | undefined} */
+    let timer;
+    const late = await Promise.race([tab.raw.press(at.x, at.y, []), new Promise(resolve => (timer = setTimeout(resolve, 20_000, true)))]);
+    clearTimeout(timer);
+    if (late && ++this.stuck > 3) throw new Error('the driver does not come back from its presses');
     /** @type {{form: string, value: string}[]} */
-    const hits = await tab.eval(() => /** @type {any} */ (window).rigHits);
+    const hits = await tab.eval(() => /** @type {any} */ (window).rigHits.splice(0));
     const value = String(wish === 'done' || wish === 'trash');
     const form = `${wish === 'done' || wish === 'undone' ? 'tick' : 'trash'}-${task.id}`;
     this.taps++;
-    const hit = hits.at(-1);
-    if (hit?.form === form && hit.value === value) {
-      this.wished(place, task, wish);
-      return true;
-    }
+    const meant = hits.findIndex(hit => hit.form === form && hit.value === value);
     // The row had gone from under the finger, or said something else by now.
-    if (hit?.form === form) this.flips++;
-    else this.slips++;
-    this.log.missed(n);
-    const other = hit && this.tasks.get(hit.form.slice(hit.form.indexOf('-') + 1));
-    if (hit && !other) throw new Error(`the finger came down on ${hit.form}, which nobody made`);
-    if (hit && other) {
+    if (meant < 0) {
+      if (hits.some(hit => hit.form === form)) this.flips++;
+      else this.slips++;
+      this.log.missed(n);
+    }
+    for (const [i, hit] of hits.entries()) {
+      if (i === meant) {
+        this.wished(place, task, wish);
+        continue;
+      }
+      const other = this.tasks.get(hit.form.slice(hit.form.indexOf('-') + 1));
+      if (!other) throw new Error(`the finger came down on ${hit.form}, which nobody made`);
       const really = hit.form.startsWith('tick') ? (hit.value === 'true' ? 'done' : 'undone') : hit.value === 'true' ? 'trash' : 'restore';
       this.log.write({ person: place.person, wish: really, task: other.title, id: other.id, tab: place.name });
       this.wished(place, other, really);

@@ -22,8 +22,8 @@ export const ways = {
   23: { chromium: 'quota', firefox: 'failing store', webkit: 'failing store' },
   // A token that changes: the page gives the header.
   28: { chromium: 'headers of the page', firefox: 'headers of the page', webkit: 'headers of the page' },
-  // The page comes out of the back-forward cache. Chromium must not be started by
-  // Playwright, which turns it off.
+  // Nothing is open when the network is back: only Chromium wakes the worker. (And
+  // Playwright must not start it, for that turns off the back-forward cache.)
   30: { chromium: 'sync', firefox: 'kick', webkit: 'kick' },
   // A clock that jumps: no browser's can be set.
   32: {},

@@ -157,7 +157,8 @@ func (a *app) show(w http.ResponseWriter, r *http.Request) {
 		Backoff: 300 * time.Millisecond, BackoffVisible: 1500 * time.Millisecond, KickEvery: time.Second,
 	})
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-store")
+	// Not no-store: a page that nobody may store is not kept for the way back.
+	w.Header().Set("Cache-Control", "no-cache")
 	if err := page.Execute(w, map[string]any{"Outbox": script, "Notes": notes, "Key": rand.Text()}); err != nil {
 		log.Print(err)
 	}
