@@ -70,6 +70,14 @@ export class Example {
     await this.network.set({ plan: `POST /* -> ${fault}=1`, mode: 'plan' });
   }
 
+  /**
+   * The first two sends of a large body are done and their answers lost; no more of
+   * them, for a driver is told of each and carries all its bytes.
+   */
+  async loseTwice() {
+    await this.network.script('POST /* -> 502-after*2');
+  }
+
   good() {
     return this.network.good();
   }

@@ -1,0 +1,258 @@
+// @ts-check
+// The other examples of docs/outbox.md, through a network that loses the answers:
+// plain forms, with scripts and without; a server of another kind; an app's own
+// worker, no module, under a policy of nonces; and the kill switch.
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import { open } from './engines.js';
+import { Example, photo, sha256, waiting } from './examples.js';
+import { binary, startProgram, until } from './processes.js';
+
+/** @type {import('./chromium.js').Chromium} */
+let chromium;
+before(async () => {
+  chromium = /** @type {import('./chromium.js').Chromium} */ (await open('chromium', { locale: 'en-US' }));
+});
+after(() => chromium?.close());
+
+describe('plain forms', () => {
+  /** @type {Example} */
+  let app;
+  before(async () => {
+    app = await Example.open(chromium, 'forms');
+  });
+  after(() => app?.close());
+
+  test('with scripts: what is sent and lost waits, with a picture, and is written once', async () => {
+    const { tab } = app;
+    await app.goto('/');
+    const seen = await app.seen();
+    const file = photo(3_000);
+    await app.lose();
+    await tab.type('textarea', 'Привет');
+    await tab.files('[name=picture]', [file]);
+    await tab.click('form[action="/entries"] button');
+    await tab.waitFor('the page is back from "saved on this device"', () => location.pathname === '/' && document.readyState === 'complete');
+    await app.strip(waiting);
+    await app.good();
+    await app.strip(null);
+    await tab.reload();
+    assert.equal(await tab.count('ol > li'), 1);
+    assert.equal(app.did('written "Привет"'), 1);
+    assert.equal(await tab.text('ol a'), file.name);
+    assert.equal(await app.sum('/entries/0/picture'), sha256(file.bytes));
+    await app.oneName(seen, '/entries');
+  });
+
+  test('with scripts: a picture of a million bytes arrives as it is', async () => {
+    const { tab } = app;
+    await app.goto('/');
+    const seen = await app.seen();
+    const file = photo(1_000_000);
+    await app.loseTwice();
+    await tab.type('textarea', 'large');
+    await tab.files('[name=picture]', [file]);
+    await tab.click('form[action="/entries"] button');
+    await until('it is sent three times', async () => (await app.network.changes(seen)).length > 2, { timeout: 60_000 });
+    await tab.waitForWithin(60_000, 'the page is back', () => location.pathname === '/' && document.readyState === 'complete');
+    await app.strip(null);
+    assert.equal(app.did('written "large"'), 1);
+    assert.equal(await app.sum('/entries/1/picture'), sha256(file.bytes));
+    await app.oneName(seen, '/entries');
+  });
+
+  test('with scripts: without any network there is a page that says so, and leads back', async () => {
+    const { tab } = app;
+    await app.goto('/');
+    await app.network.mode('offline');
+    await tab.click('ol form button');
+    await tab.waitFor('the page that says so', () => location.pathname === '/outbox/queued' && document.querySelector('h1')?.textContent === 'Saved on this device');
+    await app.good();
+    await tab.waitForWithin(20_000, 'it leads back', () => location.pathname === '/' && document.readyState === 'complete');
+    await app.strip(null);
+    await until('thanks', () => app.did('thanks for "Привет"') === 1);
+  });
+
+  test('without scripts: a press whose answer is lost, and sent again by hand, counts once', async () => {
+    const page = await (await chromium.context.browser()?.newContext({ javaScriptEnabled: false }))?.newPage();
+    assert.ok(page);
+    try {
+      await page.goto(app.network.url);
+      await app.network.script('POST /entries -> cut-after-forward*4');
+      await page.fill('textarea', 'by hand');
+      await page.click('form[action="/entries"] button').catch(() => {});
+      await until('it is done', () => app.did('written "by hand"') > 0);
+      await page.waitForURL('chrome-error://chromewebdata/', { timeout: 20_000 }).catch(() => {});
+      await app.good();
+      await page.reload({ timeout: 20_000 }); // "send again?" is answered with yes
+      await page.getByText('by hand').waitFor({ timeout: 20_000 });
+      assert.equal(app.did('written "by hand"'), 1);
+      const sends = (await app.network.changes()).filter(e => e.path === '/entries');
+      assert.ok(sends.length > 2);
+    } finally {
+      await page.context().close();
+    }
+  });
+});
+
+test('fetch, and a server of another kind: its own header acknowledges, whatever else answers; a megabyte arrives whole', async () => {
+  const app = await Example.open(chromium, 'fetch');
+  const { tab } = app;
+  try {
+    await app.goto('/');
+    for (const fault of ['cut-after-forward', 'waf-403', 'captive-200']) {
+      const text = `note after ${fault}`;
+      const seen = await app.seen();
+      await app.lose(fault);
+      await tab.type('textarea', text);
+      await tab.click('#note button');
+      await app.strip(waiting);
+      assert.equal(await tab.value('textarea'), '');
+      await app.good();
+      await app.strip(null);
+      await tab.waitFor('the note is shown', t => [...document.querySelectorAll('#notes li')].filter(li => li.textContent === t).length === 1, text);
+      await app.oneName(seen, '/notes');
+    }
+    const file = photo(1 << 20);
+    const seen = await app.seen();
+    await app.loseTwice();
+    await tab.files('[name=file]', [file]);
+    await tab.click('#note button');
+    await tab.waitForWithin(60_000, 'it is shown', () => document.querySelectorAll('#notes li').length === 4);
+    await app.strip(null);
+    await app.oneName(seen, '/notes');
+    const notes = await tab.eval(async () => (await fetch('/notes')).json());
+    assert.deepEqual(notes.map((/** @type {any} */ n) => n.text).slice(0, 3), ['cut-after-forward', 'waf-403', 'captive-200'].map(f => `note after ${f}`));
+    assert.deepEqual([notes.length, notes[3].size, notes[3].sha256], [4, 1 << 20, sha256(file.bytes)]);
+    assert.equal(app.did(' bytes'), 4);
+
+    // Its final no is shown, and not sent again.
+    await tab.click('#note button');
+    await app.strip('One change was not accepted');
+  } finally {
+    await app.close();
+  }
+});
+
+test('the kill switch: the worker that takes the place of the old one sends what is left, then removes itself', async () => {
+  const app = await Example.open(chromium, 'forms');
+  const { tab } = app;
+  try {
+    await app.goto('/');
+    await app.lose('502');
+    await tab.type('textarea', 'the last words');
+    await tab.click('form[action="/entries"] button');
+    await tab.waitFor('back', () => location.pathname === '/' && document.readyState === 'complete');
+    await app.strip(waiting);
+    // A page without our scripts: nobody but the new worker will send.
+    await tab.goto(`${app.network.url}/entries/0/picture`);
+    await app.server.kill();
+    const killing = startProgram(await binary('example-forms'), ['-addr', new URL(app.server.url).host, '-kill']);
+    try {
+      await until('it listens', () => /listening/.test(killing.output()));
+      assert.deepEqual(await tab.eval(async () => (await navigator.serviceWorker.getRegistrations()).length), 1);
+      const seen = await app.seen();
+      await app.good();
+      await tab.eval(async () => void (await (await navigator.serviceWorker.getRegistration())?.update()));
+      await tab.waitForWithin(20_000, 'the worker is gone', async () => (await navigator.serviceWorker.getRegistrations()).length === 0);
+      assert.equal(killing.output().split('\n').filter(l => l.endsWith('written "the last words"')).length, 1);
+      const log = await app.network.log(seen);
+      const [script, sent] = [log.findIndex(e => e.path === '/outbox/kill.js' || e.path === '/outbox/sw.js'), log.findIndex(e => e.method === 'POST')];
+      assert.ok(script >= 0 && sent > script, `the new worker did not send it: ${JSON.stringify(log.map(e => e.path))}`);
+
+      // Pages that still have the script go on, and the switch stays thrown.
+      await tab.goto(app.network.url);
+      await tab.type('textarea', 'still here');
+      await tab.click('form[action="/entries"] button');
+      await until('it is done', () => /written "still here"/.test(killing.output()));
+      await tab.waitForWithin(20_000, 'no worker stays', async () => (await navigator.serviceWorker.getRegistrations()).length === 0);
+      assert.equal(await tab.eval(() => document.querySelector('#outbox-strip')?.checkVisibility() ?? false), false);
+    } finally {
+      await killing.kill();
+    }
+  } finally {
+    await app.close();
+  }
+});
+
+test('an own classic worker keeps its pages and the outbox its requests; the strictest policy is never broken', async () => {
+  const app = await Example.open(chromium, 'worker');
+  const { tab } = app;
+  const { setOffline, context } = /** @type {import('./chromium.js').ChromiumContext} */ (app.context);
+  /** @type {string[]} */
+  const broken = [];
+  context.on('console', m => /Content.Security.Policy|Refused to/i.test(m.text()) && broken.push(m.text()));
+  context.on('weberror', e => broken.push(String(e.error())));
+  try {
+    await app.goto('/');
+    await app.goto('/'); // by the worker, which now keeps it
+    const own = await tab.eval(async () => {
+      const worker = navigator.serviceWorker.controller?.scriptURL ?? '';
+      return { path: new URL(worker).pathname, caches: (await caches.keys()).sort() };
+    });
+    assert.deepEqual([own.path, own.caches], ['/sw.js', ['app-1', 'outbox']]);
+    assert.equal(await tab.attribute('#laps', 'data-script'), 'ran');
+
+    // The answer lost: by the worker's file as by the modules.
+    const seen = await app.seen();
+    await app.lose();
+    await tab.click('#lap button');
+    await tab.waitFor('the page is back', () => location.pathname === '/' && document.readyState === 'complete');
+    await app.strip(waiting);
+    await tab.waitFor('the row is marked', () => document.querySelector('#lap[data-outbox-state=waiting] .outbox-caption'));
+    await app.good();
+    await app.strip(null);
+    assert.equal(app.did('lap 1'), 1);
+    await app.oneName(seen, '/laps');
+
+    // Without a network: the app's page from the app's cache, the tap into the outbox.
+    await tab.reload();
+    await setOffline(true);
+    await tab.reload();
+    assert.equal(await tab.text('#laps'), '1');
+    await tab.click('#lap button');
+    await tab.waitFor('the page that says so', () => location.pathname === '/outbox/queued');
+    await tab.goto(app.network.url);
+    await app.strip(waiting);
+    assert.equal(app.did('lap 2'), 0);
+    await setOffline(false);
+    await app.strip(null);
+    await until('the second lap', () => app.did('lap 2') === 1);
+    assert.equal(app.did('lap 3'), 0);
+    assert.deepEqual(broken, []);
+
+    // The policy is in force: what has no nonce does not run.
+    await tab.eval(() => {
+      const script = document.createElement('script');
+      script.textContent = 'document.title = "broken"';
+      document.body.append(script);
+    });
+    assert.equal(await tab.eval(() => document.title), 'Laps');
+    await until('the browser says so', () => broken.length > 0);
+  } finally {
+    await app.close();
+  }
+});
+
+test("a page's headers are no part of the worker's address: a new token makes no new worker", async () => {
+  const app = await Example.open(chromium, 'forms');
+  const { context } = /** @type {import('./chromium.js').ChromiumContext} */ (app.context);
+  try {
+    const page = await context.newPage();
+    await page.route(`${app.network.url}/`, async route => {
+      const answer = await route.fetch();
+      const text = (await answer.text()).replace('{&#34;prefix&#34;', '{&#34;headers&#34;:{&#34;X-CSRF-Token&#34;:&#34;token-1&#34;},&#34;prefix&#34;');
+      await route.fulfill({ response: answer, body: text });
+    });
+    await page.goto(app.network.url);
+    const [told, address] = await page.evaluate(async () => [
+      document.querySelector('meta[name=outbox-config]')?.getAttribute('content'),
+      (await navigator.serviceWorker.ready).active?.scriptURL,
+    ]);
+    assert.match(told ?? '', /token-1/);
+    assert.match(address ?? '', /\/outbox\/sw\.js\?outbox=/);
+    assert.doesNotMatch(address ?? '', /token-1|CSRF/);
+  } finally {
+    await app.close();
+  }
+});
