@@ -75,10 +75,13 @@ func TestRequirement76TheOrdersTestsPassOnEachFramework(t *testing.T) {
 }
 
 // runOrders runs cases of internal/integration/orders against a program.
-func runOrders(p program, chosen []pair) (said string, err error) {
-	var tests, pairs, skip []string
+func runOrders(p program, chosen []choice) (said string, err error) {
+	var tests, pairs, raced, skip []string
 	for _, one := range chosen {
 		pairs = append(pairs, one.test+"/"+one.store)
+		if one.raced {
+			raced = append(raced, one.test+"/"+one.store)
+		}
 		if !slices.Contains(tests, one.test) {
 			tests = append(tests, one.test)
 		}
@@ -95,7 +98,7 @@ func runOrders(p program, chosen []pair) (said string, err error) {
 	cmd.Dir = "../orders"
 	cmd.Env = append(os.Environ(),
 		"ORDERS_PROGRAM="+filepath.Join(folder, p.command), "ORDERS_PLAIN="+filepath.Join(folder, "plain", p.command),
-		"ORDERS_FLAGS="+strings.TrimSuffix("-mount "+p.mount, "-mount "), "ORDERS_ONLY="+strings.Join(pairs, " "), "ORDERS_RECOVERS="+recovers)
+		"ORDERS_FLAGS="+strings.TrimSuffix("-mount "+p.mount, "-mount "), "ORDERS_ONLY="+strings.Join(pairs, " "), "ORDERS_RACE="+strings.Join(raced, " "), "ORDERS_RECOVERS="+recovers)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
@@ -104,7 +107,7 @@ var result = regexp.MustCompile(`(?m)^ *--- (PASS|FAIL|SKIP): (\S+)`)
 
 // judge says which of the chosen did not pass, and all of it: a case has its store's
 // name in its own.
-func judge(said string, chosen []pair) (complaints []string) {
+func judge(said string, chosen []choice) (complaints []string) {
 	passed := map[string]bool{}
 	for _, m := range result.FindAllStringSubmatch(said, -1) {
 		parts := strings.Split(m[2], "/")
@@ -127,7 +130,7 @@ func judge(said string, chosen []pair) (complaints []string) {
 
 func TestATestThatDidNotRunIsNoPass(t *testing.T) {
 	chosen := plan(cases(t), false)["chi"]
-	whole := func(chosen []pair) string {
+	whole := func(chosen []choice) string {
 		var said strings.Builder
 		for _, one := range chosen {
 			fmt.Fprintf(&said, "--- PASS: %s (1.0s)\n    --- PASS: %s/a_case/%s (1.0s)\n", one.test, one.test, one.store)
@@ -187,7 +190,7 @@ func TestEachCaseIsRunOrExcused(t *testing.T) {
 		ran := map[pair]int{} // by how many programs
 		for name, chosen := range plan(cases(t), full) {
 			for _, one := range chosen {
-				ran[one]++
+				ran[one.pair]++
 				if whole, _ := exceptedOn(except[name], one.test, one.store); whole {
 					t.Errorf("%s is to run %s, from which it is excepted", name, one)
 				}

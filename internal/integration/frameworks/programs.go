@@ -77,11 +77,18 @@ type pair struct{ test, store string }
 
 func (p pair) String() string { return p.test + " on " + p.store }
 
+// choice is what a program is asked, and with the race detector or without.
+type choice struct {
+	pair
+	raced bool
+}
+
 // plan says what is run on which program, by its name: on memory each case on each
-// program; on every other store where a case runs, on one of them in turn, whose way
-// to put the guard around its routes matters less there. With all, on each.
-func plan(cases []string, all bool) map[string][]pair {
-	chosen := map[string][]pair{}
+// program; on every other store where a case runs, on one of them in turn. With all, on
+// each. What a framework does with its contexts shows best in memory, so there each case
+// has the race detector on three of the programs; on all of them, with all.
+func plan(cases []string, all bool) map[string][]choice {
+	chosen := map[string][]choice{}
 	for i, test := range cases {
 		for j, store := range orders.Backends {
 			if !slices.Contains(orders.RunsOn(test), store) {
@@ -97,8 +104,8 @@ func plan(cases []string, all bool) map[string][]pair {
 			if !all && store != "memory" {
 				able = able[:min(len(able), 1)]
 			}
-			for _, p := range able {
-				chosen[p.name] = append(chosen[p.name], pair{test, store})
+			for k, p := range able {
+				chosen[p.name] = append(chosen[p.name], choice{pair{test, store}, store == "memory" && (all || k < 3)})
 			}
 		}
 	}

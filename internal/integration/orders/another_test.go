@@ -15,6 +15,7 @@ var another = struct {
 	plain    string          // the same without the race detector
 	flags    []string        // more of its flags
 	only     map[string]bool // the only pairs to run, each a test and a store with a slash between; nil: all
+	race     map[string]bool // the only such pairs to run with the race detector; nil: all
 	recovers bool            // something outside of its guard answers a panic with a 500
 	uncut    bool            // … also where a handler asks for the connection's end, for no byte is out yet
 }{
@@ -22,6 +23,7 @@ var another = struct {
 	plain:    orElse(os.Getenv("ORDERS_PLAIN"), os.Getenv("ORDERS_PROGRAM")),
 	flags:    strings.Fields(os.Getenv("ORDERS_FLAGS")),
 	only:     pairs(os.Getenv("ORDERS_ONLY")),
+	race:     pairs(os.Getenv("ORDERS_RACE")),
 	recovers: os.Getenv("ORDERS_RECOVERS") != "",
 	uncut:    os.Getenv("ORDERS_RECOVERS") == "all",
 }
@@ -35,6 +37,20 @@ func pairs(list string) map[string]bool {
 		only[pair] = true
 	}
 	return only
+}
+
+// raced reports whether the program is to have the race detector. The guard's races
+// show on every store; the detector makes the client libraries of the servers slow,
+// and the database that is in the program, whose races are not ours. So the first are
+// never raced, and of SQLite's two modes each test has one.
+func raced(test, store string) bool {
+	switch store {
+	case "memory":
+		return another.race == nil || another.race[test+"/"+store]
+	case "sqlite", "sqlite-atomic":
+		return another.program == "" && (len(test)%2 == 0) == (store == "sqlite")
+	}
+	return false
 }
 
 // asked reports whether a test is to be run on a store.

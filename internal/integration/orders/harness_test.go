@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 	// one Postgres.
 	flag.Parse()
 	if n := runtime.GOMAXPROCS(0); flag.Lookup("test.parallel").Value.String() == fmt.Sprint(n) {
-		_ = flag.Set("test.parallel", fmt.Sprint(min(4*n, 24)))
+		_ = flag.Set("test.parallel", fmt.Sprint(min(6*n, 24)))
 	}
 	code := 1
 	if another.program != "" {
@@ -105,11 +105,9 @@ func startIn(t *testing.T, env []string, b backend, store []string, flags ...str
 
 func (s *server) run(addr string) {
 	s.t.Helper()
-	// The guard's races show on every store; the detector makes the client
-	// libraries of the servers slow, whose races are not ours.
-	program := binary
-	if s.b.name == "redis" || strings.HasPrefix(s.b.name, "postgres") {
-		program = plain
+	program := plain
+	if test, _, _ := strings.Cut(s.t.Name(), "/"); raced(test, s.b.name) {
+		program = binary
 	}
 	s.cmd = exec.Command(program, append([]string{"-addr", addr}, s.args...)...)
 	s.cmd.Stderr, s.cmd.Env = &s.out, append(os.Environ(), s.env...)

@@ -1,3 +1,6 @@
+// Package shop is what the examples beside it serve, each through its framework:
+// a shop whose functions return what they made, or an error. It knows no
+// framework; how an answer is written, and an error, is theirs to show.
 package shop
 
 import (
