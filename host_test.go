@@ -11,7 +11,7 @@ import (
 	"github.com/onceward/onceward/memstore"
 )
 
-// B061: where one guard stands before several hosts, a key names a request to one of
+// Where one guard stands before several hosts, a key names a request to one of
 // them. With every way of comparing bodies.
 func TestAHostCountsWhereItIsAskedFor(t *testing.T) {
 	host := func(r *http.Request) string { return r.Host }

@@ -68,7 +68,8 @@ type Config struct {
 
 // Gateway is the proxy with its guard, an http.Handler. It is safe for
 // concurrent use. Its server should have DisableGeneralOptionsHandler set, so
-// that "OPTIONS *" reaches the application.
+// that "OPTIONS *" reaches the application, and a ReadHeaderTimeout and a
+// MaxHeaderBytes of far less than the 1 MiB that net/http lets each client hold.
 type Gateway struct {
 	cfg     Config
 	target  string // host:port

@@ -174,11 +174,17 @@ func (f *gatewayFlags) paged(store onceward.Store, log *slog.Logger) (func(), er
 	return func() { _ = page.Close(context.Background()) }, nil
 }
 
+// maxHead is how much of a request's head is read. Servers of applications take far less
+// (gunicorn and nginx 8 KiB of a line, Node.js 16 KiB of all), and net/http's 1 MiB would let
+// five hundred clients that never finish theirs hold a gigabyte.
+const maxHead = 64 << 10
+
 // serveGateway runs the gateway until ctx ends, then waits for what runs.
 func serveGateway(ctx context.Context, g *gateway.Gateway, l net.Listener, patience time.Duration, log *slog.Logger) error {
 	srv := &http.Server{
 		Handler:                      g,
 		ReadHeaderTimeout:            10 * time.Second,
+		MaxHeaderBytes:               maxHead,
 		IdleTimeout:                  2 * time.Minute,
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     slog.NewLogLogger(log.Handler(), slog.LevelDebug),

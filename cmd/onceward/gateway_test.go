@@ -273,6 +273,21 @@ func TestTheGatewayServesItsMetricsToNobodyElse(t *testing.T) {
 	}
 }
 
+// A head of more than 64 KiB is 431, and the application is not asked.
+func TestTheGatewayTakesHeadsOf64KiB(t *testing.T) {
+	app, applied := application(t)
+	p := startCommand(t, "gateway", "--listen", "127.0.0.1:0", "--to", app, "--store", "memory:", "--scope", "unscoped", "--log", "none")
+	for size, want := range map[int]int{60_000: 201, 80_000: 431} {
+		if status, _, body := keyed(t, p.url, "X-A", strings.Repeat("a", size)); status != want {
+			t.Errorf("%d bytes: %d %.100s", size, status, body)
+		}
+	}
+	if n := applied.Load(); n != 1 {
+		t.Errorf("the application was asked %d times", n)
+	}
+	p.stop(t, syscall.SIGTERM)
+}
+
 // The page is on its own listener, behind no path of the application's, and has no key,
 // no cookie and no answer on it.
 func TestTheGatewayShowsItsRecordsToNobodyElse(t *testing.T) {

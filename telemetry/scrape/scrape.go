@@ -69,7 +69,7 @@ func Listen(addr string, log *slog.Logger) (*Endpoint, error) {
 	}))
 	e := &Endpoint{
 		meters: sdk.NewMeterProvider(sdk.WithReader(reader)),
-		server: &http.Server{Handler: mux, ErrorLog: errorLog, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: time.Minute},
+		server: &http.Server{Handler: mux, ErrorLog: errorLog, ReadTimeout: 5 * time.Second, WriteTimeout: time.Minute, MaxHeaderBytes: 16 << 10},
 		url:    "http://" + listener.Addr().String() + "/metrics",
 		ended:  make(chan struct{}),
 	}
