@@ -26,8 +26,8 @@ async function sends({ screen }, note, name = 'x.bin') {
   await tab.waitFor('the form’s page is back', () => !(/** @type {any} */ (window).rigSame) && location.pathname === '/' && document.querySelector('#go') !== null && document.querySelector('#outbox-strip') !== null);
 }
 
-/** @param {import('./scene.js').Scene} scene */
-const parcels = scene => scene.site.sql('select key, note, name, type, size, sha256 from parcels order by id');
+/** Those that arrived with this note. @param {import('./scene.js').Scene} scene @param {string} note */
+const parcels = (scene, note) => scene.site.sql('select key, note, name, type, size, sha256 from parcels where note = ? order by id', note);
 
 /** @type {import('./scenarios.js').Scenario[]} */
 export const more = [
@@ -108,12 +108,12 @@ export const more = [
       const [kept] = await screen.keeps(1);
       assert.equal(kept.nav, true);
       assert.ok(kept.size > binary.length);
-      assert.deepEqual(await parcels(scene), []);
+      assert.deepEqual(await parcels(scene, 'Лабораторная'), []);
 
       await scene.network.good();
       await screen.drained();
       const sha256 = createHash('sha256').update(binary).digest('hex');
-      assert.deepEqual(await parcels(scene), [{ key: kept.key, note: 'Лабораторная', name, type: 'application/octet-stream', size: binary.length, sha256 }]);
+      assert.deepEqual(await parcels(scene, 'Лабораторная'), [{ key: kept.key, note: 'Лабораторная', name, type: 'application/octet-stream', size: binary.length, sha256 }]);
       const sent = await scene.sent(/^\/parcels$/);
       assert.deepEqual([...new Set(sent.map(e => e.key))], [kept.key]);
       assert.equal(sent.filter(e => e.forwarded > 0).length, 1);
@@ -198,13 +198,13 @@ export const more = [
       await scene.network.good();
       await until('it was refused twice', async () => (await scene.sent(/^\/parcels$/)).filter(e => e.status === 403).length >= 2);
       await screen.stripSays('Одно изменение ждёт сети');
-      assert.deepEqual(await parcels(scene), []);
+      assert.deepEqual(await parcels(scene, 'Записка'), []);
       assert.deepEqual((await screen.queue()).map(e => e.key), [kept.key]);
 
       await screen.tab.reload();
       await screen.running();
       await screen.drained();
-      assert.deepEqual((await parcels(scene)).map(p => [p.key, p.note]), [[kept.key, 'Записка']]);
+      assert.deepEqual((await parcels(scene, 'Записка')).map(p => [p.key, p.note]), [[kept.key, 'Записка']]);
       const sent = await scene.sent(/^\/parcels$/);
       assert.deepEqual([...new Set(sent.map(e => e.key))], [kept.key]);
       assert.deepEqual(sent.filter(e => e.forwarded > 0).map(e => e.status).filter(status => status !== 403).length, 1);
@@ -219,7 +219,7 @@ export const more = [
       const { screen } = visitor;
       const { tab } = screen;
       await scene.network.set({ plan: 'POST /parcels -> refuse=1', mode: 'plan' });
-      await sends(visitor, 'Записка');
+      await sends(visitor, 'Письмо');
       await screen.stripSays('Одно изменение ждёт сети');
       await tab.waitFor('the row is marked', () => document.querySelector('#send')?.getAttribute('data-outbox-state') === 'waiting');
       const [kept] = await screen.keeps(1);
@@ -232,7 +232,7 @@ export const more = [
       // Another tab has it sent, and is closed: the first hears nothing of it.
       const second = await visitor.openTab('/');
       await second.drained();
-      assert.deepEqual((await parcels(scene)).map(p => p.key), [kept.key]);
+      assert.deepEqual((await parcels(scene, 'Письмо')).map(p => p.key), [kept.key]);
       await second.tab.close();
       await tab.front();
       await tab.back();
@@ -244,7 +244,7 @@ export const more = [
       assert.ok(found.same && found.persisted, `the browser had not kept the page: ${found.why}`);
       await screen.stripSays(null);
       await tab.waitFor('the row is not marked', () => !document.querySelector('#send')?.getAttribute('data-outbox-state'));
-      assert.deepEqual((await parcels(scene)).map(p => p.key), [kept.key]);
+      assert.deepEqual((await parcels(scene, 'Письмо')).map(p => p.key), [kept.key]);
       assert.equal((await scene.sent(/^\/parcels$/)).filter(e => e.forwarded > 0).length, 1);
     },
   },

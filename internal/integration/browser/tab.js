@@ -241,7 +241,8 @@ export class Tab {
   /** Waits until a worker controls the page. */
   controlled() {
     return this.waitFor('a worker controls the page', async () => {
-      await navigator.serviceWorker.ready;
+      // It waits without an end for a worker that ended while it was installed.
+      await Promise.race([navigator.serviceWorker.ready, new Promise(resolve => setTimeout(resolve, 2000))]);
       return navigator.serviceWorker.controller !== null;
     });
   }
