@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"net/http"
 	"net/url"
 	"strings"
@@ -15,16 +16,20 @@ import (
 // not do: it runs the handler after the middleware, which sees no answer.
 func guarded(guard func(http.Handler) http.Handler) fiber.Handler {
 	return func(c fiber.Ctx) error {
+		if c.Context().Value(again{}) != nil {
+			return c.Next() // the guard is around it already
+		}
 		r, err := request(c)
 		if err != nil {
 			return err
 		}
 		kept := &answer{header: headerOf(c)}
+		before := &answer{header: kept.header.Clone()}
 		defer kept.send(c) // after a panic too: what recovers from it answers with this header
 		// fiber uses c for another request when this has returned, and a handler
 		// past MaxRuntime still has it: so this waits for the handler.
 		var turn sync.Mutex
-		over := false
+		over, run := false, c.Next
 		defer func() {
 			turn.Lock()
 			over = true
@@ -36,8 +41,10 @@ func guarded(guard func(http.Handler) http.Handler) fiber.Handler {
 			if over {
 				return
 			}
-			c.SetContext(r.Context())
-			err := c.Next()
+			c.SetContext(context.WithValue(r.Context(), again{}, true))
+			err := run()
+			// Should the database want a transaction once more: c's handlers are behind it.
+			run = func() error { before.send(c); return c.RestartRouting() }
 			if err != nil {
 				err = c.App().ErrorHandler(c, err)
 			}
@@ -55,6 +62,9 @@ func guarded(guard func(http.Handler) http.Handler) fiber.Handler {
 		return nil
 	}
 }
+
+// again marks what guard.Atomic runs for a second time.
+type again struct{}
 
 // docs: end
 

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"sync"
@@ -37,10 +38,10 @@ func app(p *shop.Program, guard func(http.Handler) http.Handler) http.Handler {
 // and the client takes that half for the whole.
 func recovered(c *gin.Context) {
 	defer func() {
-		switch p := recover(); p {
-		case nil:
-		case http.ErrAbortHandler:
-			panic(p)
+		switch p := recover(); {
+		case p == nil:
+		case p == http.ErrAbortHandler || c.Writer.Written():
+			panic(http.ErrAbortHandler)
 		default:
 			c.AbortWithStatus(http.StatusInternalServerError)
 		}
@@ -55,12 +56,15 @@ func recovered(c *gin.Context) {
 // come after it; those that recover before it.
 func guarded(engine *gin.Engine, guard func(http.Handler) http.Handler) gin.HandlerFunc {
 	return func(c *gin.Context) {
+		if isAgain(c.Request) {
+			return // the guard is around it already
+		}
 		outerRequest, outerWriter := c.Request, c.Writer
 		defer func() { c.Request, c.Writer = outerRequest, outerWriter }()
 		// gin uses c for another request when this has returned, and a handler past
 		// MaxRuntime still has it: so this waits for the handler.
 		var turn sync.Mutex
-		over := false
+		over, ran := false, false
 		defer func() {
 			turn.Lock()
 			over = true
@@ -72,6 +76,11 @@ func guarded(engine *gin.Engine, guard func(http.Handler) http.Handler) gin.Hand
 			if over {
 				return
 			}
+			if ran { // the database wants a transaction once more, and c has no way back
+				engine.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), again{}, true)))
+				return
+			}
+			ran = true
 			c.Request, c.Writer = r, gin.CreateTestContextOnly(w, engine).Writer
 			c.Next()
 			c.Writer.WriteHeaderNow()
@@ -79,6 +88,11 @@ func guarded(engine *gin.Engine, guard func(http.Handler) http.Handler) gin.Hand
 		c.Abort() // what comes after has run, or is not to run
 	}
 }
+
+// again marks a request that guard.Atomic runs for a second time.
+type again struct{}
+
+func isAgain(r *http.Request) bool { return r.Context().Value(again{}) != nil }
 
 // docs: end
 
