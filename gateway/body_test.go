@@ -53,8 +53,7 @@ func TestABodyThatStopsComingIsRefused(t *testing.T) {
 }
 
 // R: a body that comes slowly is no body that has stopped: 64 KiB in time buy as much
-// time again. The limit is gone with the body's end, and a client may be slow between
-// two requests and while it waits.
+// time again. The limit is gone with the body's end: an application may take longer.
 func TestABodyThatKeepsComingIsTaken(t *testing.T) {
 	t.Parallel()
 	const patience, piece, pieces = 3 * time.Second, 80_000, 6 // the machine may be busy between two pieces
