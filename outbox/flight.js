@@ -103,7 +103,9 @@ export function createFlights({ cfg, send, find, say, put, answered, expect }) {
       const f = flights.get(key);
       if (!f) return;
       const before = last;
-      last = new Promise((ok) => (f.placed = ok));
+      const own = new Promise((/** @type {(value: void) => void} */ ok) => (f.placed = ok));
+      // A form goes out without waiting; what comes after it waits for all.
+      last = before.then(() => own);
       f.again = () => send(url, init);
       await before;
     },

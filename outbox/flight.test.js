@@ -223,3 +223,21 @@ test('two requests of one name that fail together have one answer; one that fail
   assert.equal((await q.flights.rejected('k'))?.status, 202);
   assert.equal(q.expected > 0, true);
 });
+
+test('what follows a form, which goes out at once, does not overtake what that one did not wait for', async () => {
+  const p = make();
+  const out = /** @type {string[]} */ ([]);
+  for (const key of ['a', 'b', 'form', 'c']) {
+    p.flights.begin({ key, el: '', asker: /** @type {any} */ ({}) }, key === 'form');
+    void p.flights.turn(key, '/', {}).then(() => out.push(key));
+  }
+  p.flights.placed('form');
+  await new Promise((ok) => setImmediate(ok));
+  assert.deepEqual(out, ['a']);
+  p.flights.placed('a');
+  await new Promise((ok) => setImmediate(ok));
+  p.flights.placed('b');
+  await new Promise((ok) => setImmediate(ok));
+  assert.deepEqual(out, ['a', 'b', 'form', 'c']);
+  for (const key of ['a', 'b', 'form', 'c']) p.heard(key, 200);
+});
