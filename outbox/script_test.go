@@ -68,7 +68,7 @@ func TestEveryNameInTheConfigurationIsRead(t *testing.T) {
 		Deny: "^/pay", SignIn: "^/enter$", Acknowledge: outbox.Acknowledge{Header: "X-Saved", Values: []string{"yes"}},
 		Retention: -1, MaxAge: one, SoftLimit: one, HardLimit: one, HardLimitMax: one,
 		Backoff: one, BackoffVisible: one, BackoffHidden: one, KickEvery: one, MaxBody: 1, MaxBytes: 1, MaxEntries: 1,
-		Texts: map[string]string{"look": "x"},
+		NoBadge: true, Texts: map[string]string{"look": "x"},
 	}))
 	var got map[string]any
 	if err := json.Unmarshal([]byte(metas(t, page)["outbox-config"]), &got); err != nil {

@@ -69,13 +69,14 @@ async function judge(rules) {
 function outOfSight() {
   return tab.eval(() => {
     const found = [];
-    if (document.documentElement.scrollWidth > innerWidth) found.push(`the page is ${document.documentElement.scrollWidth} wide`);
+    const edge = document.documentElement.clientWidth;
+    if (document.documentElement.scrollWidth > edge) found.push(`the page is ${document.documentElement.scrollWidth} wide`);
     for (const part of document.querySelectorAll('#outbox-strip, dialog[open]')) {
       if (part.scrollWidth > part.clientWidth) found.push(`${part.className} scrolls sideways`);
       for (const e of [part, ...part.querySelectorAll('*')]) {
         if (!e.checkVisibility()) continue;
         const box = e.getBoundingClientRect();
-        if (box.left < -0.5 || box.right > innerWidth + 0.5) found.push(`${e.className} from ${box.left} to ${box.right}`);
+        if (box.left < -0.5 || box.right > edge + 0.5) found.push(`${e.className} from ${box.left} to ${box.right}`);
         if (e.matches('a, button') && (box.height < 43.5 || e.scrollWidth > e.clientWidth + 1)) found.push(`${e.textContent} is ${box.width} × ${box.height}, its words ${e.scrollWidth}`);
       }
     }
