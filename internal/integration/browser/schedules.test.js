@@ -40,6 +40,7 @@ describe('random schedules', { concurrency: true }, () => {
           } catch (error) {
             wrong.push(`seed ${seed}: ${error instanceof Error ? error.stack : error}`);
           }
+          if (wrong.at(-1)?.startsWith(`seed ${seed}:`)) console.log(wrong.at(-1));
           if (wrong.length >= 5) break; // of what goes wrong each time, five are enough
         }
       } finally {

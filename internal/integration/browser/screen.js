@@ -57,7 +57,7 @@ export class Screen {
    */
   async logIn(login) {
     const { tab } = this;
-    await tab.waitFor('the page of the login', () => document.querySelector('form.auth button.is-main'));
+    await tab.waitForWithin(40_000, 'the page of the login', () => document.querySelector('form.auth button.is-main'));
     await tab.eval(
       (l, p) => {
         const form = /** @type {HTMLFormElement} */ (document.querySelector('form.auth'));
@@ -68,7 +68,7 @@ export class Screen {
       password,
     );
     await tab.click('form.auth button.is-main');
-    await tab.waitFor('the login leads to the page "today"', () => location.pathname === '/today' && document.readyState === 'complete');
+    await tab.waitForWithin(40_000, 'the login leads to the page "today"', () => location.pathname === '/today' && document.readyState === 'complete');
   }
 
   /** Types a new task and sends it with Enter. @param {string} text */
