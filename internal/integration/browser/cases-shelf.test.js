@@ -1,14 +1,14 @@
 // @ts-check
 // Cases of docs/cases.md that need a browser and that the planner has no page for:
-// uploads, forms that are sent twice, pages without a worker. One browser of each
-// engine, and cmd/shelf behind a bad network.
+// uploads, forms that are sent twice, pages without a worker. One Chromium and one
+// WebKit, and cmd/shelf behind a bad network.
 import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { after, afterEach, before, describe, test } from 'node:test';
 import { open } from './engines.js';
 import { BadNetwork } from './fault.js';
-import { root, sleep, startServer, tempFolder, until } from './processes.js';
+import { root, sleep, startServer, until } from './processes.js';
 import { Screen } from './screen.js';
 import { usual } from './steps.js';
 
@@ -326,41 +326,5 @@ describe('WebKit', () => {
     await thereAre('notes', () => notes('three', 'four'), 2, 10_000);
     assert.deepEqual((await notes('one', 'two', 'three', 'four')).map(e => e.text), ['one', 'two', 'three', 'four']);
     await screen.stripSays(null);
-  });
-});
-
-describe('Firefox', () => {
-  test('B123: a browser that is killed and brings its tabs back sends a finished form at most again, and it is one note; behind a redirect there is nothing to send', async () => {
-    const profile = tempFolder('onceward-profile-');
-    const prefs = {
-      'browser.startup.page': 3,
-      'browser.sessionstore.resume_from_crash': true,
-      'browser.sessionstore.max_resumed_crashes': -1,
-      'browser.sessionstore.interval': 200,
-      'browser.sessionstore.restore_on_demand': false,
-    };
-    let browser = await open('firefox', { profile, prefs });
-    try {
-      const requests = async (/** @type {string} */ method, /** @type {string} */ path) => (await network.log()).filter(e => e.method === method && e.path === path).length;
-      const [shown, redirected] = [await openTab(browser), await openTab(browser)];
-      await shown.tab.front();
-      await submit(shown, 'shown', 'shown');
-      await shown.tab.waitFor('its page', () => document.title === 'Shown');
-      await redirected.tab.front();
-      await submit(redirected, 'plain', 'redirected');
-      await redirected.tab.waitFor('the page after it', () => location.search === '?after=note');
-      await sleep(1500); // the tabs are on the disk
-      await browser.kill();
-      const before = { pages: await requests('GET', '/'), shown: await requests('POST', '/shown'), notes: await requests('POST', '/notes') };
-      browser = await open('firefox', { profile, prefs });
-      await until('a tab is back', async () => (await requests('GET', '/')) > before.pages, { timeout: 20_000 });
-      await sleep(2000); // and so is the other
-      console.log(`the finished form was sent ${(await requests('POST', '/shown')) - before.shown} times more`);
-      assert.equal(await requests('POST', '/notes'), before.notes);
-      assert.equal((await notes('shown')).length, 1);
-      assert.equal((await notes('redirected')).length, 1);
-    } finally {
-      await browser.close();
-    }
   });
 });

@@ -3,7 +3,7 @@
 // left alone, in turn, in one page. Prints lines as `go test -bench` does, which
 // cmd/bench reads; nobody asserts them.
 //
-//	node internal/integration/browser/taps.bench.js [-engines chromium,firefox,webkit] [-taps 300]
+//	node internal/integration/browser/taps.bench.js [--engines chromium,firefox,webkit] [--taps 300]
 import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
 import { open } from './engines.js';

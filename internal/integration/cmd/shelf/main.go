@@ -81,14 +81,6 @@ func (s *shelf) note(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/?after=note", http.StatusSeeOther)
 }
 
-// shown takes a text and answers with a page of its own, which to load again is to
-// send the form again.
-func (s *shelf) shown(w http.ResponseWriter, r *http.Request) {
-	s.do(r, effect{Kind: "note", Text: r.PostFormValue("text")})
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = fmt.Fprintf(w, "<!doctype html><title>Shown</title><h1>%s</h1>", template.HTMLEscapeString(r.PostFormValue("text")))
-}
-
 // file takes an upload whole.
 func (s *shelf) file(w http.ResponseWriter, r *http.Request) {
 	f, head, err := r.FormFile("file")
@@ -121,7 +113,6 @@ var pieces = template.Must(template.New("").Funcs(template.FuncMap{"key": rand.T
 {{.Outbox}}{{if .Htmx}}<script src="/htmx.js" defer></script>{{end}}</head><body>
 {{template "form"}}
 <form id="both" hx-post="/notes" hx-swap="none"><input type="hidden" name="text" value="both"><button id="both-button" hx-post="/notes" hx-swap="none">Both</button></form>
-<form id="shown" method="post" action="/shown"><input type="hidden" name="_key" value="{{key}}" autocomplete="off"><input id="shown-text" name="text"><button id="shown-button">Show</button></form>
 <form id="plain" method="post" action="/notes"><input type="hidden" name="_key" value="{{key}}" autocomplete="off"><input id="plain-text" name="text"><button id="plain-button">Save</button></form>
 <form id="upload" method="post" action="/files" enctype="multipart/form-data"{{if .Marked}} data-outbox="on"{{end}}>
 <input type="hidden" name="_key" value="{{key}}" autocomplete="off"><input id="upload-text" name="text"><input id="upload-file" type="file" name="file"><button id="upload-button">Send</button></form>
@@ -177,7 +168,6 @@ func run(args []string) error {
 	})
 	app.HandleFunc("POST /notes", s.note)
 	app.HandleFunc("POST /token/notes", s.note)
-	app.HandleFunc("POST /shown", s.shown)
 	app.HandleFunc("POST /files", s.file)
 	app.HandleFunc("POST /tap", tap)
 
