@@ -253,7 +253,7 @@ func TestTheWorkflowBuildsTheBadNetworkFromACopyOfTheRepository(t *testing.T) {
 		t.Fatalf("%v:\n%s", err, said)
 	}
 	out, err := exec.Command(filepath.Join(temp, "bin", "onceward"), "fault", "--help").CombinedOutput()
-	if !strings.Contains(string(out), "--listen") {
+	if err != nil || !strings.Contains(string(out), "-listen") {
 		t.Errorf("the built program says %s, %v", out, err)
 	}
 }

@@ -145,7 +145,7 @@ func TestB089ADeadlockIsResolvedInside(t *testing.T) {
 		watcher := s.postgres()
 		eventually(t, "the program waits for the key's row", func() bool {
 			var n int
-			err := watcher.QueryRow(ctx, `SELECT count(*) FROM pg_locks WHERE NOT granted`).Scan(&n)
+			err := watcher.QueryRow(ctx, `SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted AND datname = current_database()`).Scan(&n)
 			return err == nil && n > 0
 		})
 		if _, err := rival.Exec(ctx, `UPDATE orders SET qty = 7 WHERE id = $1`, o.ID); err != nil {
