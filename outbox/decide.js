@@ -109,7 +109,7 @@ export function createDecisions({ store, locks, fetch, newKey, now = Date.now, c
       return decide(key, (x) => ({ put: [{ ...x, state: 'waiting', tries: 0, nextAt: 0 }], value: 'waiting' }));
     }
     if (!cfg.status) return 'ask';
-    const r = await fetch(cfg.status + encodeURIComponent(key), { cache: 'no-store', redirect: 'manual', headers: { Accept: 'application/json' } }).catch(() => null);
+    const r = await fetch(cfg.status + encodeURIComponent(key), { cache: 'no-store', redirect: 'manual', headers: { Accept: 'application/json' }, signal: AbortSignal.timeout(cfg.softLimit) }).catch(() => null);
     const found = r?.ok ? await r.json().catch(() => null) : null;
     if (found?.state !== 'complete') return found?.state ?? 'ask';
     return decide(key, (x) =>

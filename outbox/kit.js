@@ -392,7 +392,7 @@ export function refresh() {
 
 outbox.addEventListener('change', refresh);
 on('outbox:queued', (event) => asked.set(event.detail.key, event.target));
-on('outbox:delivered outbox:refused', (event) => asked.delete(event.detail.key));
+on('outbox:delivered outbox:refused outbox:superseded', (event) => asked.delete(event.detail.key));
 on('outbox:queued outbox:delivered outbox:refused outbox:unsaved', (event) => told(event.type === 'outbox:unsaved'));
 // Rows come and go with htmx (2 and 4).
 on('htmx:afterSettle htmx:after:swap', refresh);

@@ -11,6 +11,8 @@ export interface OutboxEvents {
   'outbox:refused': CustomEvent<{ key: string; status: number; text: string }>;
   /** it is neither known to be delivered nor kept */
   'outbox:unsaved': CustomEvent<{ key: string }>;
+  /** a later wish of the same group took its place before it was ever sent */
+  'outbox:superseded': CustomEvent<{ key: string }>;
   /** the person wants to change what was refused; its default is to put the text back into its form */
   'outbox:edit': CustomEvent<{ key: string; entry: unknown }>;
 }
