@@ -380,6 +380,27 @@ test('what nobody knows is asked of the person; the line goes on', async () => {
   }
 });
 
+test('look gives up where nothing answers, and the question stays open', async () => {
+  const w = world({ config: { status: '/idempotency/', softLimit: 30 } });
+  const a = w.program();
+  w.net = 'cut';
+  a.tap('1', { key: 'k' });
+  await w.clock.go(86_400_001);
+  void a.outbox.flush(true);
+  await w.clock.go(0);
+  w.net = () => 'status';
+  const { faults } = await import('./sim.js');
+  faults.status = (_, init) => new Promise((resolve, reject) => {
+    const open = setTimeout(resolve, 60_000); // as a socket would keep the process
+    init.signal.addEventListener('abort', () => {
+      clearTimeout(open);
+      reject(init.signal.reason);
+    });
+  });
+  assert.equal(await a.decide.look('k'), 'ask');
+  assert.equal(w.entries()[0].state, 'ask');
+});
+
 test('look asks guard.Status where there is one, which runs nothing', async () => {
   const w = world({ config: { status: '/idempotency/' } });
   const a = w.program();
