@@ -62,6 +62,8 @@ test('nobody else is ever given a 202 (W9, W14, R28): what is not announced goes
     { url: 'https://app.test/auth/login', headers: both },
     { url: 'https://app.test/auth', headers: both },
     { url: 'https://app.test/api/billing/pay', headers: both },
+    // From a page that works the line off itself: the worker would keep it a second time.
+    { headers: { ...both, 'Outbox-Attempt': '2' } },
     { mode: 'navigate' },
     { mode: 'navigate', headers: both },
     { mode: 'navigate', method: 'GET', url: 'https://app.test/tasks' + hash },

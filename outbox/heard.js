@@ -50,6 +50,8 @@ export function announced(request, { origin, deny }) {
     return told && { ...told, url, nav: true, swap: '' };
   }
   const get = (/** @type {string} */ name) => request.headers.get(name);
+  // An engine's own send, from a page: it is what was kept, on its way to the server.
+  if (get('Outbox-Attempt')) return null;
   const key = parseKey(get('Idempotency-Key'));
   const owner = get('Outbox-Owner');
   const [label, el, swap, coalesce] = ['Label', 'El', 'Swap', 'Coalesce'].map((n) => decode(get(`Outbox-${n}`)));

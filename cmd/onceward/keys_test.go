@@ -61,6 +61,7 @@ func TestReleaseSaysWhetherItWasItThatEndedTheClaim(t *testing.T) {
 			if _, claimed, err := store.Claim(ctx, claim); err != nil || !claimed {
 				t.Fatal(claimed, err)
 			}
+			time.Sleep(5 * time.Millisecond) // its lease is over
 			var out bytes.Buffer
 			k := keys{store: overtaken{store, func() {
 				if err := c.before(store); err != nil {

@@ -56,7 +56,8 @@ async function openTab(context, query = '') {
 
 /** @param {Screen} screen @param {string} [query] */
 async function show(screen, query = '') {
-  await screen.tab.goto(`${network.url}/${query}`);
+  // A page that says "it is kept" may be on its way back by itself.
+  await until('the page is there', async () => (await screen.tab.goto(`${network.url}/${query}`), true));
   if (query.includes('worker=-')) await screen.tab.waitFor('the outbox runs', () => document.querySelector('#outbox-strip') !== null);
   else await screen.ready();
 }
