@@ -26,7 +26,8 @@ const keeps = (screen, paths) =>
 /** Opens a page that the browser does not have. @param {import('./screen.js').Screen} screen @param {string} path */
 async function opensUnkept(screen, path) {
   await screen.tab.goto(screen.url + path);
-  assert.match((await screen.tab.text('h1')) ?? '', /^(Нет сети|You are offline)$/); // WebKit's own language is English
+  // WebKit's own language is English.
+  await screen.tab.waitFor('the page for no network is shown', () => /^(Нет сети|You are offline)$/.test(document.querySelector('h1')?.innerText.trim() ?? ''));
 }
 
 /**

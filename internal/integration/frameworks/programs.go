@@ -25,16 +25,21 @@ var programs = []program{
 // inTheTest are the tests of internal/integration/orders that no program can be
 // asked, and why. All others are: see [plan].
 var inTheTest = map[string]string{
-	"TestB019APauseBeforeTheRecordLetsNoWaiterRun":     ownGuard,
-	"TestB026ALateDuplicateMeetsTheCompletedRecord":    ownGuard,
-	"TestB032NoTimeLeftIsAValue":                       ownGuard,
-	"TestB032AClaimWithoutALeaseCanBeTakenOver":        "asks a store alone, without a guard or a program",
-	"TestB034AHangUpBetweenWorkAndRecordLosesNothing":  ownGuard,
-	"TestB040RetryAfterIsClampedWhateverTheClocksSay":  ownGuard,
-	"TestRequirement31TheGuardIsAMiddleware":           ownGuard,
-	"TestRequirement63EachRouteMayHaveItsOwnRetention": ownGuard,
-	"TestTheBackendsAreThoseOfTheTable":                "compares two lists of the tests",
+	"TestB007TwoPressesAtOnceCallThePaymentProviderOnce":        ownHandler,
+	"TestB014ATokenThatTheFirstClickUsedUpIsNoErrorToTheSecond": ownHandler,
+	"TestB124AFormThatTheBrowserSendsAgainForHoursIsDoneOnce":   ownHandler,
+	"TestB019APauseBeforeTheRecordLetsNoWaiterRun":              ownGuard,
+	"TestB026ALateDuplicateMeetsTheCompletedRecord":             ownGuard,
+	"TestB032NoTimeLeftIsAValue":                                ownGuard,
+	"TestB032AClaimWithoutALeaseCanBeTakenOver":                 "asks a store alone, without a guard or a program",
+	"TestB034AHangUpBetweenWorkAndRecordLosesNothing":           ownGuard,
+	"TestB040RetryAfterIsClampedWhateverTheClocksSay":           ownGuard,
+	"TestRequirement31TheGuardIsAMiddleware":                    ownGuard,
+	"TestRequirement63EachRouteMayHaveItsOwnRetention":          ownGuard,
+	"TestTheBackendsAreThoseOfTheTable":                         "compares two lists of the tests",
 }
+
+const ownHandler = "its effect lies outside the shop, or hours later: the handler is the test's own"
 
 const ownGuard = "takes hold of a moment inside the guard, which for that is in the test's own process and not in a program's"
 
