@@ -39,7 +39,7 @@ var inTheTest = map[string]string{
 	"TestTheBackendsAreThoseOfTheTable":                         "compares two lists of the tests",
 }
 
-const ownHandler = "its effect lies outside the shop, or hours later: the handler is the test's own"
+const ownHandler = "has its effect outside of the shop, or hours later: the handler is the test's own"
 
 const ownGuard = "takes hold of a moment inside the guard, which for that is in the test's own process and not in a program's"
 
