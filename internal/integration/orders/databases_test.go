@@ -121,14 +121,21 @@ func TestB087EveryIsolationLevelGivesTheSameOutcomes(t *testing.T) {
 }
 
 // The program's transaction has an order's row and wants its key's; the test's has
-// the key's and then wants the order's. The program has waited for longer, so it
-// is the one whom the database chooses; it runs again by itself.
+// the key's and then wants the order's. The one that looks for a deadlock first, and
+// when there is one, is whom the database chooses: the program, which has more than the
+// usual second for the other to come; it runs again by itself.
 func TestB089ADeadlockIsResolvedInside(t *testing.T) {
-	onServer(t, func(t *testing.T, s *server) {
+	onEachStore(t, func(t *testing.T, b backend) {
+		store := b.flags(t)
+		store[slices.Index(store, "-store")+1] += "&deadlock_timeout=3s"
+		s := startOn(t, b, store)
 		o := s.send(request{key: "create"}).order(t)
 		ctx, conn := t.Context(), s.postgres()
 		rival, err := conn.Begin(ctx)
 		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := rival.Exec(ctx, `SET LOCAL deadlock_timeout = '1min'`); err != nil {
 			t.Fatal(err)
 		}
 		// A copy of the one row there is, under the key that is about to come.
