@@ -59,7 +59,7 @@ type planner struct {
 
 func startPlanner(t *testing.T) *planner {
 	t.Helper()
-	p := &planner{t: t, data: t.TempDir(), addr: "127.0.0.1:0"}
+	p := &planner{t: t, data: onDisk(t), addr: "127.0.0.1:0"}
 	p.start()
 	t.Cleanup(func() {
 		p.kill()
@@ -72,6 +72,18 @@ func startPlanner(t *testing.T) *planner {
 		}
 	})
 	return p
+}
+
+// onDisk makes a folder on a disk, which a run's own folder may not be. The moment
+// between a commit and its answer, in which a kill has to fall, is the wait for it.
+func onDisk(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/tmp", "onceward-deploys-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
 }
 
 var listens = regexp.MustCompile(`http://(127\.0\.0\.1:\d+)`)
