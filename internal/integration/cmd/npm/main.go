@@ -13,7 +13,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -27,6 +26,8 @@ import (
 	"strings"
 
 	"github.com/onceward/onceward/outbox"
+
+	"github.com/onceward/onceward/internal/integration/repository"
 )
 
 func main() {
@@ -43,7 +44,7 @@ func main() {
 
 // run makes the package and returns its file.
 func run(ctx context.Context, version, to string) (string, error) {
-	root, err := findRoot()
+	root, err := repository.Root()
 	if err != nil {
 		return "", err
 	}
@@ -208,22 +209,4 @@ func absolute(name string) string {
 		return name // npm says what is wrong with it
 	}
 	return abs
-}
-
-// findRoot walks up from the working folder to the one that has go.work.
-func findRoot() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
-			return dir, nil
-		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			return "", errors.New("no go.work here or above: run it inside the repository")
-		}
-		dir = parent
-	}
 }

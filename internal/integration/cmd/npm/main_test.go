@@ -15,12 +15,14 @@ import (
 	"testing"
 
 	"github.com/onceward/onceward/outbox"
+
+	"github.com/onceward/onceward/internal/integration/repository"
 )
 
 // needed skips the test on a desk without npm or tsc; in CI both are there.
 func needed(t *testing.T) (root string) {
 	t.Helper()
-	root, err := findRoot()
+	root, err := repository.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

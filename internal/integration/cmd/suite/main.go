@@ -17,17 +17,17 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/onceward/onceward/internal/integration/repository"
 )
 
 func main() {
@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "suite:", err)
 		return 2
 	}
-	root, err := findRoot()
+	root, err := repository.Root()
 	if err != nil {
 		fmt.Fprintln(stderr, "suite:", err)
 		return 2
@@ -168,24 +168,6 @@ func choose(names []string) ([]stage, error) {
 		}
 	}
 	return chosen, nil
-}
-
-// findRoot walks up from the working folder to the one that has go.work.
-func findRoot() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
-			return dir, nil
-		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			return "", errors.New("no go.work here or above: run it inside the repository")
-		}
-		dir = parent
-	}
 }
 
 // indent sets text off from the summary lines around it.

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/onceward/onceward/internal/integration/repository"
 )
 
 // module writes a small Go module and returns its folder.
@@ -105,7 +107,7 @@ func readNode(t *testing.T, limit time.Duration, files map[string]string) (count
 	if _, err := exec.LookPath("node"); err != nil {
 		t.Fatal("node is needed: make install")
 	}
-	root, err := findRoot()
+	root, err := repository.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
