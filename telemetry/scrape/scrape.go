@@ -13,9 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -24,15 +22,15 @@ import (
 	exporter "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/metric"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
+
+	"github.com/onceward/onceward/internal/endpoint"
 )
 
 // Endpoint serves GET /metrics: what is told to its MeterProvider, and what the Go
 // runtime and the operating system say of the process. It is safe for concurrent use.
 type Endpoint struct {
 	meters *sdk.MeterProvider
-	server *http.Server
-	url    string
-	ended  chan struct{}
+	own    *endpoint.Endpoint
 }
 
 // Listen begins to serve on addr. A host that is left out (":9464") is this machine
@@ -40,13 +38,6 @@ type Endpoint struct {
 // no password. log gets what goes wrong later; nil means none. The caller ends it with
 // Close.
 func Listen(addr string, log *slog.Logger) (*Endpoint, error) {
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, fmt.Errorf("scrape: %w", err)
-	}
-	if host == "" {
-		host = "127.0.0.1"
-	}
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
@@ -57,44 +48,27 @@ func Listen(addr string, log *slog.Logger) (*Endpoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("scrape: %w", err)
 	}
-	listener, err := net.Listen("tcp", net.JoinHostPort(host, port))
-	if err != nil {
-		return nil, fmt.Errorf("scrape: %w", err)
-	}
-	errorLog := slog.NewLogLogger(log.Handler(), slog.LevelWarn)
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
 		// What cannot be read must not hide the rest.
-		ErrorLog: errorLog, ErrorHandling: promhttp.ContinueOnError, EnableOpenMetrics: true, MaxRequestsInFlight: 4,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn), ErrorHandling: promhttp.ContinueOnError, EnableOpenMetrics: true, MaxRequestsInFlight: 4,
 	}))
-	e := &Endpoint{
-		meters: sdk.NewMeterProvider(sdk.WithReader(reader)),
-		server: &http.Server{Handler: mux, ErrorLog: errorLog, ReadTimeout: 5 * time.Second, WriteTimeout: time.Minute, MaxHeaderBytes: 16 << 10},
-		url:    "http://" + listener.Addr().String() + "/metrics",
-		ended:  make(chan struct{}),
+	own, err := endpoint.Listen(addr, "/metrics", mux, log, "scrape: metrics are no longer served")
+	if err != nil {
+		return nil, fmt.Errorf("scrape: %w", err)
 	}
-	go func() {
-		defer close(e.ended)
-		if err := e.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			log.Error("scrape: metrics are no longer served", "error", err)
-		}
-	}()
-	return e, nil
+	return &Endpoint{meters: sdk.NewMeterProvider(sdk.WithReader(reader)), own: own}, nil
 }
 
 // Meters is the MeterProvider whose instruments are served.
 func (e *Endpoint) Meters() metric.MeterProvider { return e.meters }
 
 // URL is where the metrics are, as a scraper on this machine asks for them.
-func (e *Endpoint) URL() string { return e.url }
+func (e *Endpoint) URL() string { return e.own.URL() }
 
 // Close ends the listener and waits, as long as ctx allows, for what is being served.
 func (e *Endpoint) Close(ctx context.Context) error {
-	err := e.server.Shutdown(ctx)
-	if err != nil {
-		err = errors.Join(err, e.server.Close())
-	}
-	<-e.ended
+	err := e.own.Close(ctx)
 	if err = errors.Join(err, e.meters.Shutdown(ctx)); err != nil {
 		return fmt.Errorf("scrape: close: %w", err)
 	}
