@@ -198,7 +198,7 @@ const first = [
       const sent = await scene.sent(/state$/);
       assert.equal(new Set(sent.map(e => e.key)).size, 1);
       assert.ok(sent.length > 1, 'the browser did not ask the worker again');
-      await until('the first try has ended', async () => (await scene.sent(/state$/))[0].fate !== 'open');
+      await until('the first try was given up', async () => (await scene.sent(/state$/))[0].fate === 'left');
       // It may have left the list by now, as done ones do.
       await until('no row says otherwise', async () => (await screen.rows()).every(r => r.done && r.state === ''));
       await screen.stripSays(null);
