@@ -172,9 +172,13 @@ func TestACrowdWhoseAnswersAreLostRunsOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var cutting sync.WaitGroup
 	cutting.Go(func() {
-		for ctx.Err() == nil {
-			proxy.armed.Store(true)
-			time.Sleep(5 * time.Millisecond)
+		// By answers, not by time: on a slow machine a cut each few milliseconds
+		// would leave no answer whole.
+		for next := int64(0); ctx.Err() == nil; time.Sleep(time.Millisecond) {
+			if n := proxy.answers.Load(); n >= next {
+				proxy.armed.Store(true)
+				next = n + 30
+			}
 		}
 	})
 	requests.awaitRequests(t, 1000)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -22,14 +23,26 @@ var longest = []string{
 func runGo(ctx context.Context, w *workplace) (counts, error) {
 	ctx, cancel := context.WithTimeout(ctx, 45*time.Minute)
 	defer cancel()
-	g := newGoReader(w.out)
 	// -count=1: some tests read the repository through other programs, which
 	// the test cache cannot see.
 	// Three packages at a time on two processors: much of a test is waiting.
 	side := fmt.Sprintf("-p=%d", runtime.NumCPU()+1)
 	args := []string{"test", "-race", "-count=1", side, "-timeout=20m", "-json"}
-	err := w.lines(ctx, "", g.line, "go", slices.Concat(args, longest, []string{"work"})...)
+	return goTests(ctx, w, args, append(longest, "work")...)
+}
+
+// goTests runs the tests of packages, with args before them, and once more
+// alone what failed.
+func goTests(ctx context.Context, w *workplace, args []string, packages ...string) (counts, error) {
+	g := newGoReader(w.out)
+	err := w.lines(ctx, "", g.line, "go", slices.Concat(args, packages)...)
 	c := g.end()
+	c = w.again(ctx, c, g.failures, func(ctx context.Context, f failure) bool {
+		second := newGoReader(w.out)
+		err := w.lines(ctx, "", second.line, "go", slices.Concat(args, f.rerun)...)
+		c := second.end()
+		return err == nil && c.passed > 0 && c.failed+c.skipped == 0
+	})
 	if err != nil && c.failed > 0 {
 		err = nil // told already, test by test
 	}
@@ -60,6 +73,7 @@ type goEvent struct {
 type goReader struct {
 	out      io.Writer
 	counts   counts
+	failures []failure
 	packages map[string]*goPackage
 	builds   map[string]*strings.Builder
 }
@@ -153,6 +167,7 @@ func (g *goReader) line(line []byte) {
 		}
 		if !t.failedBelow {
 			p.counts.failed++
+			g.failures = append(g.failures, failure{test: e.Package + "." + e.Test, text: t.output.String(), rerun: []string{"-run", exactly(e.Test), e.Package}})
 		}
 		fmt.Fprintf(g.out, "FAIL %s.%s\n%s", e.Package, e.Test, indent(t.output.String()))
 	}
@@ -174,6 +189,15 @@ func (g *goReader) packageEvent(e goEvent, p *goPackage) {
 	}
 }
 
+// exactly is the pattern of one test, or subtest, for go test -run.
+func exactly(test string) string {
+	names := strings.Split(test, "/")
+	for i, n := range names {
+		names[i] = "^" + regexp.QuoteMeta(n) + "$"
+	}
+	return strings.Join(names, "/")
+}
+
 // failedPackage prints what no single test owns: a build that failed, a panic,
 // a race report, and the tests that never ended.
 func (g *goReader) failedPackage(e goEvent, p *goPackage) {
@@ -183,11 +207,13 @@ func (g *goReader) failedPackage(e goEvent, p *goPackage) {
 	for name, t := range p.tests {
 		if !t.done && !t.parent {
 			p.counts.failed++
+			g.failures = append(g.failures, failure{test: e.Package + "." + name + " (it never ended)", text: t.output.String()})
 			fmt.Fprintf(g.out, "FAIL %s.%s (it never ended)\n%s", e.Package, name, indent(t.output.String()))
 		}
 	}
 	if p.counts.failed == 0 {
 		p.counts.failed++
+		g.failures = append(g.failures, failure{test: e.Package, text: p.output.String()})
 	}
 	fmt.Fprintf(g.out, "FAIL %s\n%s", e.Package, indent(p.output.String()))
 }

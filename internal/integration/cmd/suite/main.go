@@ -6,9 +6,10 @@
 //	go run ./internal/integration/cmd/suite -list        what there is
 //
 // A failure does not stop the run: later stages still tell what they know. The
-// last line is "N passed, N failed, N skipped"; the exit status is 1 if
-// anything failed, and with CI=true also if anything was skipped, because a
-// test that did not run proves nothing.
+// last line is "N passed, N failed, N skipped", and before it stands again what
+// failed; the exit status is 1 if anything failed, and with CI=true also if
+// anything was skipped, because a test that did not run proves nothing. A test
+// that lost to a busy machine is called flaky (see again).
 //
 // Missing tools are installed on Debian as root; elsewhere the commands that
 // would do it are printed. Two runs may go side by side: each has a temporary
@@ -95,20 +96,26 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stdout, "-- %s: %s in %s\n", s.name, r.counts, short(r.took))
 		results = append(results, r)
 	}
+	tellFailures(stdout, w.failures)
 	return summarize(stdout, results, ctx.Err() != nil, os.Getenv("CI") == "true")
 }
 
 // counts is what one stage found.
-type counts struct{ passed, failed, skipped int }
+type counts struct{ passed, failed, skipped, flaky int }
 
 func (c counts) String() string {
-	return fmt.Sprintf("%d passed, %d failed, %d skipped", c.passed, c.failed, c.skipped)
+	s := fmt.Sprintf("%d passed, %d failed, %d skipped", c.passed, c.failed, c.skipped)
+	if c.flaky > 0 {
+		s += fmt.Sprintf(", %d flaky", c.flaky)
+	}
+	return s
 }
 
 func (c *counts) add(o counts) {
 	c.passed += o.passed
 	c.failed += o.failed
 	c.skipped += o.skipped
+	c.flaky += o.flaky
 }
 
 type result struct {
@@ -121,13 +128,13 @@ type result struct {
 func summarize(w io.Writer, results []result, interrupted, ci bool) int {
 	var sum counts
 	var took time.Duration
-	fmt.Fprintf(w, "\n%-12s %8s %8s %8s %9s\n", "stage", "passed", "failed", "skipped", "time")
+	fmt.Fprintf(w, "\n%-12s %8s %8s %8s %8s %9s\n", "stage", "passed", "failed", "skipped", "flaky", "time")
 	for _, r := range results {
 		sum.add(r.counts)
 		took += r.took
-		fmt.Fprintf(w, "%-12s %8d %8d %8d %9s\n", r.name, r.counts.passed, r.counts.failed, r.counts.skipped, short(r.took))
+		fmt.Fprintf(w, "%-12s %8d %8d %8d %8d %9s\n", r.name, r.counts.passed, r.counts.failed, r.counts.skipped, r.counts.flaky, short(r.took))
 	}
-	fmt.Fprintf(w, "%-12s %8d %8d %8d %9s\n", "total", sum.passed, sum.failed, sum.skipped, short(took))
+	fmt.Fprintf(w, "%-12s %8d %8d %8d %8d %9s\n", "total", sum.passed, sum.failed, sum.skipped, sum.flaky, short(took))
 	status := 0
 	if interrupted {
 		fmt.Fprintln(w, "interrupted: the stages that are not listed did not run")

@@ -96,7 +96,9 @@ func runScripts(ctx context.Context, w *workplace) (counts, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	return runNode(ctx, w, 2*time.Minute, files)
+	n, err := runNode(ctx, w, 2*time.Minute, files)
+	w.failures = append(w.failures, n.failures...)
+	return n.counts, err
 }
 
 func runBrowsers(ctx context.Context, w *workplace) (counts, error) {
@@ -110,7 +112,8 @@ func runBrowsers(ctx context.Context, w *workplace) (counts, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, whole)
 	defer cancel()
-	return runNode(ctx, w, file, files)
+	n, err := runNode(ctx, w, file, files)
+	return w.again(ctx, n.counts, n.failures, fileAgain(w, file)), err
 }
 
 // testScripts lists the *.test.js files of the repository whose folder is

@@ -104,6 +104,14 @@ func TestAGoTestThatHangsIsNamed(t *testing.T) {
 
 func readNode(t *testing.T, limit time.Duration, files map[string]string) (counts, string, error) {
 	t.Helper()
+	n, out, w := readNodeAt(t, limit, files)
+	w.close()
+	return n.counts, out.String(), nil
+}
+
+// readNodeAt is readNode, and leaves the place of work with what failed.
+func readNodeAt(t *testing.T, limit time.Duration, files map[string]string) (*nodeReader, *bytes.Buffer, *workplace) {
+	t.Helper()
 	if _, err := exec.LookPath("node"); err != nil {
 		t.Fatal("node is needed: make install")
 	}
@@ -120,14 +128,17 @@ func readNode(t *testing.T, limit time.Duration, files map[string]string) (count
 		}
 		paths = append(paths, path)
 	}
-	var out bytes.Buffer
-	w, err := newWorkplace(root, &out)
+	out := &bytes.Buffer{}
+	w, err := newWorkplace(root, out)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.close()
-	c, err := runNode(context.Background(), w, limit, paths)
-	return c, out.String(), err
+	n, err := runNode(context.Background(), w, limit, paths)
+	if err != nil {
+		t.Error(err)
+	}
+	w.failures = n.failures
+	return n, out, w
 }
 
 func TestNodeTestsAreCountedByTheirLeaves(t *testing.T) {
@@ -200,6 +211,7 @@ func TestTheClosingLineAndTheStatusAgree(t *testing.T) {
 	}{
 		{"all passed", counts{passed: 3}, false, true, 0, "3 passed, 0 failed, 0 skipped"},
 		{"one failed", counts{passed: 2, failed: 1}, false, false, 1, "2 passed, 1 failed, 0 skipped"},
+		{"one flaky", counts{passed: 2, flaky: 1}, false, true, 0, "2 passed, 0 failed, 0 skipped, 1 flaky"},
 		{"skipped at a desk", counts{passed: 2, skipped: 1}, false, false, 0, "2 passed, 0 failed, 1 skipped"},
 		{"skipped in CI", counts{passed: 2, skipped: 1}, false, true, 1, "2 passed, 0 failed, 1 skipped"},
 		{"interrupted", counts{passed: 2}, true, false, 1, "2 passed, 1 failed, 0 skipped"},

@@ -29,6 +29,8 @@ type workplace struct {
 	temp string
 	id   string
 	out  io.Writer
+	// failures of all stages, for the end.
+	failures []failure
 }
 
 func newWorkplace(root string, out io.Writer) (*workplace, error) {
