@@ -8,7 +8,7 @@
  * @typedef {import('./upstream.js').Done} Done
  */
 
-/** What a request asks, in an intent's words. @param {Done} done */
+/** What a request asks, in an intent's words. @param {Pick<Done, 'path' | 'form'>} done */
 export function wishOf(done) {
   const [, id, field] = /^\/tasks\/([\w-]+)\/(state|trash)$/.exec(done.path) ?? [];
   if (field === 'state') return { id, wish: done.form.completed === 'true' ? 'done' : 'undone' };

@@ -3,7 +3,7 @@
 // people; taps over a bad network, the worker killed, pages loaded again, tabs
 // closed, somebody else logged in. In the end the database, and what was done on
 // the way there, must be what the people meant.
-import { judgeEffects } from './effects.js';
+import { judgeEffects, wishOf } from './effects.js';
 import { sleep, until } from './processes.js';
 import { Scene, startSite } from './scene.js';
 import { Soak } from './soak.js';
@@ -11,8 +11,7 @@ import { Upstream } from './upstream.js';
 
 /**
  * So that a schedule takes seconds. No request is given up before the longest black
- * hole ends; and a tap is not told that it could not be kept because a busy machine
- * is slow to keep it, for the judges take that for a loss.
+ * hole ends; and a busy machine has time to keep a tap before it says that it could not.
  */
 export const limits = { softLimit: 4000, hardLimit: 10_000, backoff: 200, backoffVisible: 1000, kickEvery: 500 };
 
@@ -100,6 +99,7 @@ class Schedule extends Soak {
     await this.empty();
     const people = new Set(this.people.map(p => p.login));
     const executed = this.upstream.done.slice(from).filter(d => Upstream.effective(d) && people.has(d.person));
+    await this.toldUnsaved(new Set(executed.map(d => d.key)));
     const intents = /** @type {import('./effects.js').Meant[]} */ (this.log.read());
     const found = (await this.found()).filter(f => people.has(f.person) || f.person === 'nobody');
     await scene.audit();
@@ -110,6 +110,25 @@ class Schedule extends Soak {
   /** @param {string} what */
   count(what) {
     this.did[what] = (this.did[what] ?? 0) + 1;
+  }
+
+  /**
+   * What a page has told to be unsaved, a person knows and does again: no wish is
+   * left of it, unless it was done all the same, when only the answer was lost.
+   *
+   * @param {Set<string>} done keys
+   */
+  async toldUnsaved(done) {
+    const told = await this.places[0].screen.tab.eval(() =>
+      Object.keys(localStorage).flatMap(k => (k.startsWith('rig-unsaved-') ? [{ key: k.slice('rig-unsaved-'.length), ...JSON.parse(/** @type {string} */ (localStorage.getItem(k))) }] : [])));
+    for (const t of told) {
+      if (done.has(t.key)) continue;
+      const asked = wishOf(t);
+      const meant = this.log.read().findLast(i => i.id === asked?.id && i.wish === asked?.wish);
+      if (!meant) continue;
+      this.log.missed(meant.n);
+      this.count('told unsaved');
+    }
   }
 
   /** Two new people; the first one has the phone, and both its tabs. @param {Schedule} [before] */
@@ -150,9 +169,7 @@ class Schedule extends Soak {
       this.count('kill');
       return this.people[0].chromium().stopWorkers();
     }
-    // What a person has just tapped they look at for a moment.
-    await sleep(300);
-    await this.show(place);
+    await this.taken(place);
     if (draw < 0.92 || this.places.length === 1) {
       this.count('reload');
       await place.screen.tab.reload();
@@ -177,6 +194,7 @@ class Schedule extends Soak {
    * @override
    */
   async handOver() {
+    for (const place of this.places) await this.taken(place);
     if (this.places.length > 1) return super.handOver();
     const [place] = this.places;
     const person = this.stranger();

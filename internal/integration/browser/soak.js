@@ -310,12 +310,33 @@ export class Soak {
     return { name: 'A1', device: 'A', screen, person: login };
   }
 
-  /** Writes down, in a page, what the pointer hits: a row can move under it. @param {Place} place */
+  /**
+   * Writes down, in a page, what the pointer hits: a row can move under it. Also what
+   * is neither answered nor put down yet; and, in the phone's own store, what a page
+   * has told to be unsaved.
+   *
+   * @param {Place} place
+   */
   watch(place) {
     return place.screen.tab.eval(() => {
       const rig = /** @type {any} */ (window);
       if (rig.rigHits) return;
       rig.rigHits = [];
+      rig.rigOpen = new Set();
+      navigator.serviceWorker?.addEventListener('message', ({ data }) => data?.type === 'outbox-placed' && rig.rigOpen.delete(data.key));
+      addEventListener('htmx:configRequest', event => {
+        const { path, verb, headers, parameters } = /** @type {CustomEvent} */ (event).detail;
+        const key = headers['Idempotency-Key'];
+        if (verb !== 'post' || !key) return;
+        rig.rigOpen.add(key);
+        localStorage.setItem(`rig-sent-${key}`, JSON.stringify({ path, form: Object.fromEntries(Object.entries(parameters)) }));
+      });
+      addEventListener('htmx:afterRequest', event => rig.rigOpen.delete(/** @type {CustomEvent} */ (event).detail.requestConfig.headers['Idempotency-Key']));
+      addEventListener('outbox:unsaved', event => {
+        const { key } = /** @type {CustomEvent} */ (event).detail;
+        const sent = localStorage.getItem(`rig-sent-${key}`);
+        if (sent) localStorage.setItem(`rig-unsaved-${key}`, sent);
+      });
       addEventListener('click', event => {
         // A finger that slips onto a title would open it, and come back.
         if (/** @type {Element} */ (event.target).closest('a')) event.preventDefault();
@@ -325,6 +346,19 @@ export class Soak {
         if (form?.id && value) rig.rigHits.push({ form: form.id, value: value.value });
       }, true);
     });
+  }
+
+  /**
+   * What a person has just tapped they look at, until the page has handed it over.
+   * That takes milliseconds, but not on a busy machine; what a page that is left
+   * before then had begun is the browser's to drop.
+   *
+   * @param {Place} place
+   */
+  async taken(place) {
+    await sleep(300);
+    await this.show(place);
+    await until('the taps are answered or put down', () => place.screen.tab.eval(() => !(/** @type {any} */ (window).rigOpen?.size)), { timeout: 20_000, every: 50 });
   }
 
   /** One tap of somebody somewhere. */
@@ -491,14 +525,14 @@ export class Soak {
     const person = this.stranger();
     const [first, second] = this.random.next() < 0.5 ? this.places : [this.places[1], this.places[0]];
     this.undos = this.undos.filter(u => u.place.device !== first.device);
-    await this.show(first);
+    await this.taken(first);
     await person.logIn(first.screen);
     first.person = person.login;
     await this.watch(first);
     if (!(await this.tapRow(second, false))) await this.add(second);
     await this.add(second);
     this.undos = this.undos.filter(u => u.place !== second);
-    await this.show(second);
+    await this.taken(second);
     await second.screen.today();
     second.person = person.login;
     await this.watch(second);
