@@ -51,7 +51,7 @@ var parts = map[string]*regexp.Regexp{
 	"part: flask/app.py":  regexp.MustCompile(`(?s)@app\.after_request.*?    return answer\n`),
 	"part: django/app.py": regexp.MustCompile(`(?s)def whose_keys.*?    return answer_to\n`),
 	"form: flask/app.py":  regexp.MustCompile(`(?s)PAGE = .*?key=secrets\.token_urlsafe\(\)\)\n`),
-	"form: django/app.py": regexp.MustCompile(`(?s)PAGE = .*?</form>"""\)\n\n\n@require_GET\ndef page.*?request\)\)\n`),
+	"form: django/app.py": regexp.MustCompile(`(?s)PAGE = .*?</form>"""\)\n\n\n@require_GET\ndef page.*?urlsafe\(\)}, request\)\)\n`),
 }
 
 // showsParts holds a page to the apps where it has the mark of a part of one, and
@@ -189,13 +189,15 @@ func TestTheDocumentsScriptCountsOnce(t *testing.T) {
 			const answers = await Promise.all(Array.from({ length: 12 }, (_, i) =>
 				once(process.argv[2] + "/orders", { tries: 30, headers, body: JSON.stringify({ item: "press " + i }) })));
 			const refused = await once(process.argv[2] + "/orders", { headers, body: JSON.stringify({ item: "" }) });
-			console.log(JSON.stringify([...answers.map((a) => a.status), refused.status]));`,
-			"file://"+script, front, string(arguments))
+			// A portal that answers all with 200 has done nothing.
+			const believed = await once(process.argv[4] + "/orders", { tries: 2, headers, body: "{}" }).then((a) => "answered " + a.status, () => "not done");
+			console.log(JSON.stringify([...answers.map((a) => a.status), refused.status, believed]));`,
+			"file://"+script, front, string(arguments), listen(t, network(t, g.url, "captive-200", seed)))
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		if want := "[" + strings.Repeat("201,", 12) + "422]\n"; string(out) != want {
+		if want := "[" + strings.Repeat("201,", 12) + "422,\"not done\"]\n"; string(out) != want {
 			t.Errorf("the script had the answers %s", out)
 		}
 		items := map[string]int{}
