@@ -178,6 +178,22 @@ func TestAFormWithoutAKeyReachesItsHandlerWhole(t *testing.T) {
 	}
 }
 
+// A form that is too large and has a name is refused as one with a header is, and never
+// runs unguarded: a browser always says the length, so that nothing of it need be read.
+func TestAFormThatIsTooLargeAndHasAKeyIsRefused(t *testing.T) {
+	r := newRig(t, nil, onceward.Config{MaxRequest: 16, MaxMemory: 4}, echo)
+	for _, length := range []int64{0, -1} {
+		for _, body := range []string{"_key=k&text=0123456789", "a=1&_%6bey=k&text=0123456789"} {
+			req := request("", body, "Content-Type", "application/x-www-form-urlencoded")
+			if length < 0 {
+				req.ContentLength = length
+			}
+			want(t, r.do(req), 413, "too-large")
+		}
+	}
+	r.wantRuns(0)
+}
+
 func TestKeyFromReadsAKeyOutOfTheBody(t *testing.T) { // S75
 	cfg := onceward.Config{KeyFrom: func(r *http.Request) (string, error) {
 		b, _ := io.ReadAll(r.Body)

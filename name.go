@@ -86,7 +86,7 @@ func (q *request) keyFromForm(kind string) (found bool, err error) {
 		if err := q.readBody(); err != nil {
 			return false, err
 		}
-	} else if err := q.readBody(); err != nil {
+	} else if err := q.readForm(); err != nil {
 		values, _ := q.fieldValues(kind, q.body.reader())
 		if len(values) > 0 || errors.Is(err, ErrUnavailable) {
 			return false, err
@@ -244,6 +244,19 @@ func (q *request) keyFromFunc() (found bool, err error) {
 	}
 	q.key, err = ParseKey(value)
 	return err == nil, err
+}
+
+// readForm is readBody for one whose name may stand in it: that it says to be too large
+// does not spare us the look, for a request with a name must not run unguarded.
+func (q *request) readForm() error {
+	if q.body == nil && q.r.ContentLength > q.g.cfg.MaxRequest {
+		whole := q.r
+		some := *whole
+		some.ContentLength = -1
+		q.r = &some
+		defer func() { q.r = whole }()
+	}
+	return q.readBody()
 }
 
 // readBody takes the whole body into q.body, once. When that failed it fails

@@ -158,10 +158,19 @@ func TestLargeBodies(t *testing.T) {
 	got := send(t, addr, "POST", "/up", large, key, "k")
 	got.want(t, http.StatusRequestEntityTooLarge, "too-large")
 	app.wantArrivals(0)
+	const form = "application/x-www-form-urlencoded"
+	got = send(t, addr, "POST", "/up", "_key=k&text="+large, "Content-Type", form)
+	got.want(t, http.StatusRequestEntityTooLarge, "too-large")
+	app.wantArrivals(0)
 	if got = send(t, addr, "POST", "/up", large); got.status != 200 || got.body != large {
 		t.Errorf("without a key: %d, %d bytes", got.status, len(got.body))
 	}
 	app.wantArrivals(1)
+	send(t, addr, "POST", "/up", "text="+large, "Content-Type", form).want(t, 200, "")
+	app.wantArrivals(2)
+	if raw := app.arrivals()[1]; !strings.HasSuffix(raw, "\r\n\r\ntext="+large) {
+		t.Errorf("a form without a key arrived as %.100q, %d bytes", raw, len(raw))
+	}
 	got = send(t, addr, "POST", "/down", "x", key, "d")
 	got.want(t, 200, "executed")
 	if got.body != large {
@@ -172,7 +181,7 @@ func TestLargeBodies(t *testing.T) {
 	if got.body != "" || !strings.Contains(got.header.Get("Idempotency-Status"), "body=omitted") {
 		t.Errorf("replayed %v", got)
 	}
-	app.wantArrivals(2)
+	app.wantArrivals(3)
 }
 
 // B115, B116, B119: a coded answer is replayed as it was, whatever coding the

@@ -345,6 +345,10 @@ func TestExpectContinueIsTheApplicationsToAnswer(t *testing.T) {
 		if got := c.answer("POST"); got.status != 200 || got.body != "milk" {
 			t.Errorf("answered %v", got)
 		}
+		// With a key the body is here already: nobody need wait for a word about it.
+		if all := app.arrivals(); strings.Contains(all[len(all)-1], "Expect: ") != (key == "") {
+			t.Errorf("%q: the application got %q", key, all[len(all)-1])
+		}
 	}
 	// The gateway waits a second for the application's word; a machine may be so busy
 	// that this is over.

@@ -31,7 +31,9 @@ type LocalConfig struct {
 	// Kept is how many operations are remembered at most; beyond that Submit fails
 	// until some are forgotten. Zero means 10 000.
 	Kept int
-	// Logger is told of errors whose text their owner does not see. Nil means none.
+	// Logger is told where each work begins and how it ends, under the id of the record
+	// that the request has in the guard's log, with the error whose text its owner does
+	// not see. Nil means none.
 	Logger *slog.Logger
 }
 
@@ -163,9 +165,11 @@ func (l *Local) run(n *local, work Work, job Job) {
 	case l.slots <- struct{}{}:
 		defer func() { <-l.slots }()
 	case <-l.ctx.Done():
-		l.finish(n, Result{}, context.Cause(l.ctx))
+		l.finish(n, time.Now(), Result{}, context.Cause(l.ctx))
 		return
 	}
+	begun := time.Now()
+	l.tell(slog.LevelInfo, "onceward: an operation begins", n)
 	ctx, cancel := context.WithTimeout(l.ctx, l.cfg.Timeout)
 	defer cancel()
 	result, err := Result{}, errors.New("the work called runtime.Goexit")
@@ -173,12 +177,12 @@ func (l *Local) run(n *local, work Work, job Job) {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the work panicked: %v\n%s", p, debug.Stack())
 		}
-		l.finish(n, result, err)
+		l.finish(n, begun, result, err)
 	}()
 	result, err = work(ctx, job)
 }
 
-func (l *Local) finish(n *local, result Result, err error) {
+func (l *Local) finish(n *local, begun time.Time, result Result, err error) {
 	l.mu.Lock()
 	n.op.Finished = time.Now()
 	n.op.State, n.op.Result = Complete, result
@@ -189,10 +193,21 @@ func (l *Local) finish(n *local, result Result, err error) {
 		f := FailureOf(err)
 		n.op.State, n.op.Result, n.op.Failure = Failed, Result{}, &f
 	}
+	state, took := n.op.State, n.op.Finished.Sub(begun)
 	close(n.done)
 	l.mu.Unlock()
-	if err != nil && l.cfg.Logger != nil {
-		l.cfg.Logger.Error("onceward: an operation failed", "record", n.op.Key.RecordID(), "kind", n.op.Kind, "error", err)
+	args := []any{"outcome", string(state), "ms", float64(took.Microseconds()) / 1000}
+	level := slog.LevelInfo
+	if err != nil {
+		level, args = slog.LevelError, append(args, "error", err)
+	}
+	l.tell(level, "onceward: an operation ended", n, args...)
+}
+
+// tell writes a line of an operation's story, which one grep finds behind its request's.
+func (l *Local) tell(level slog.Level, msg string, n *local, args ...any) {
+	if l.cfg.Logger != nil {
+		l.cfg.Logger.Log(context.Background(), level, msg, append([]any{"record", n.op.Key.RecordID(), "kind", n.op.Kind}, args...)...)
 	}
 }
 

@@ -253,6 +253,53 @@ func TestALocalFailureTellsNoSecret(t *testing.T) {
 	})
 }
 
+// Requirement 70, in memory: a line where the work begins and one where it ends, under
+// the record's id and with no key.
+func TestRequirement70ALocalOperationHasItsStory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		l := local(t, func(ctx context.Context, job operation.Job) (operation.Result, error) {
+			time.Sleep(time.Second)
+			switch string(job.Input) {
+			case "cut":
+				<-ctx.Done()
+				return operation.Result{}, ctx.Err()
+			case "final":
+				return operation.Result{}, &operation.Failure{Title: "No paper"}
+			}
+			return operation.Result{}, nil
+		}, operation.LocalConfig{Running: 2, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		s := serve(t, l, memstore.New(memstore.Config{}), operation.Config{})
+		for _, do := range []string{"fine", "final", "cut"} {
+			s.send("POST", "/?do="+do, "Idempotency-Key", "a-key-of-"+do)
+		}
+		time.Sleep(2 * time.Second)
+		if err := l.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for do, want := range map[string][]string{
+			"fine":  {"an operation begins", "an operation ended\" record=ID kind=work outcome=complete ms=1000"},
+			"final": {"an operation begins", "an operation ended\" record=ID kind=work outcome=failed ms=1000 error=\"operation failed: No paper\""},
+			"cut":   {"an operation begins", "an operation ended\" record=ID kind=work outcome=unknown"},
+		} {
+			id, got := onceward.NewKey("anna", "a-key-of-"+do).RecordID(), []string{}
+			for line := range strings.Lines(log.String()) {
+				if strings.Contains(line, "record="+id) {
+					got = append(got, line)
+				}
+			}
+			for i, part := range want {
+				if len(got) != len(want) || !strings.Contains(got[i], strings.ReplaceAll(part, "ID", id)) {
+					t.Errorf("%s: the story is %q, want %q", do, got, want)
+				}
+			}
+		}
+		if strings.Contains(log.String(), "a-key-of") {
+			t.Error("the log has a key")
+		}
+	})
+}
+
 // One name is one operation; many at once run a few at a time; what is over is
 // forgotten, and there is no room for everything.
 func TestALocalRunnerKeepsToItsLimits(t *testing.T) {

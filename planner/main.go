@@ -73,7 +73,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(stderr, nil))
-	// River's: it tells now and then that all is well.
+	// River's own: it tells now and then that all is well.
 	quiet := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 
 	db, err := store.Open(ctx, *data)
@@ -109,7 +109,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		return err
 	}
 	defer closing(closePage)
-	exports, err := export.Open(ctx, db, export.Config{Logger: quiet})
+	exports, err := export.Open(ctx, db, export.Config{Logger: log, River: quiet})
 	if err != nil {
 		return err
 	}

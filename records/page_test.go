@@ -164,7 +164,7 @@ func TestARecordsPageTellsWhatWasDoneByHand(t *testing.T) {
 		t.Fatal("the list has no link")
 	}
 	w := visit(t, page, link[1])
-	for _, part := range []string{`<dd class="held">held`, "<dd>over</dd>", "POST /held", "record=" + key.RecordID(), fmt.Sprintf("%x", key.ID)} {
+	for _, part := range []string{`<dd class="held">held`, "<dd>over</dd>", "POST /held", "<code>grep " + key.RecordID(), fmt.Sprintf("%x", key.ID)} {
 		if !strings.Contains(w.Body.String(), part) {
 			t.Errorf("no %q in %s", part, w.Body)
 		}

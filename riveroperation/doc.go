@@ -51,7 +51,8 @@
 // to-be-tried-again; panicked; given-back, because this process stops;
 // ended-before and ended-by-another, where a worker that was believed dead was not;
 // forgotten; not-begun. A begin that no end follows is a worker that died, or is still
-// at work.
+// at work. What River ended by itself, cancelled or given-up, is a line of whoever asks
+// first.
 //
 // # Times that matter
 //

@@ -248,7 +248,13 @@ func (r *Runner[TTx]) submit(ctx context.Context, tx TTx, job operation.Job) (op
 	}
 	return r.judge(ctx, s, found,
 		func() (*rivertype.JobRow, error) { return r.client.JobGetTx(ctx, tx, found.jobID) },
-		func(f operation.Failure, at time.Time) (bool, error) { return r.table.giveUp(ctx, s, found.key, f, at) })
+		func(f operation.Failure, at time.Time) (bool, error) {
+			ours, err := r.table.giveUp(ctx, s, found.key, f, at)
+			if ours {
+				r.gaveUp(found, f)
+			}
+			return ours, err
+		})
 }
 
 // Look implements operation.Runner.
@@ -262,13 +268,13 @@ func (r *Runner[TTx]) Look(ctx context.Context, key onceward.Key) (operation.Ope
 	}
 	return r.judge(ctx, r.db.Pool(), found,
 		func() (*rivertype.JobRow, error) { return r.client.JobGet(ctx, found.jobID) },
-		func(f operation.Failure, at time.Time) (bool, error) { return r.giveUp(ctx, found.key, f, at), nil })
+		func(f operation.Failure, at time.Time) (bool, error) { return r.giveUp(ctx, found, f, at), nil })
 }
 
 // giveUp writes a failure down that a look has found in River's row, and says whether
 // nobody else has ended the operation. The answer is right without it, so it does not
 // wait long for a writer, nor at all in a transaction, which may hold the only one.
-func (r *Runner[TTx]) giveUp(ctx context.Context, key onceward.Key, f operation.Failure, at time.Time) bool {
+func (r *Runner[TTx]) giveUp(ctx context.Context, found row, f operation.Failure, at time.Time) bool {
 	if _, joined := r.db.Joined(ctx); joined {
 		return true
 	}
@@ -276,14 +282,26 @@ func (r *Runner[TTx]) giveUp(ctx context.Context, key onceward.Key, f operation.
 	defer cancel()
 	ours := true
 	err := r.db.InTx(ctx, func(tx TTx) (err error) {
-		ours, err = r.table.giveUp(ctx, r.db.Tx(tx), key, f, at)
+		ours, err = r.table.giveUp(ctx, r.db.Tx(tx), found.key, f, at)
 		return err
 	})
 	if err != nil {
-		r.cfg.Logger.Warn("riveroperation: a failure was not written down", "record", key.RecordID(), "error", err)
+		r.cfg.Logger.Warn("riveroperation: a failure was not written down", "record", found.key.RecordID(), "error", err)
 		return true
 	}
+	if ours {
+		r.gaveUp(found, f)
+	}
 	return ours
+}
+
+// gaveUp is the end of an operation's story that no try has told: River knew it alone.
+func (r *Runner[TTx]) gaveUp(found row, f operation.Failure) {
+	outcome := "given-up"
+	if f == operation.Cancelled {
+		outcome = "cancelled"
+	}
+	r.told(found.key, found.jobID, found.kind).Warn("riveroperation: an operation has failed without a try", "outcome", outcome)
 }
 
 // rescued is what River writes as the error of a try whose worker was never heard of

@@ -83,10 +83,7 @@ func (w *worker[TTx]) Work(ctx context.Context, job *river.Job[args]) error {
 	if err != nil {
 		return river.JobCancel(err)
 	}
-	try := &try{
-		log:   r.cfg.Logger.With("record", key.RecordID(), "operation", operation.Operation{Key: key}.ID(), "job", job.ID, "kind", strings.TrimPrefix(job.Kind, kindPrefix), "attempt", job.Attempt),
-		start: time.Now(),
-	}
+	try := &try{log: r.told(key, job.ID, strings.TrimPrefix(job.Kind, kindPrefix)).With("attempt", job.Attempt), start: time.Now()}
 	found, ok, err := r.table.load(ctx, r.db.Pool(), key)
 	switch {
 	case err != nil:
@@ -123,6 +120,9 @@ func (w *worker[TTx]) Work(ctx context.Context, job *river.Job[args]) error {
 	case errors.Is(err, errEnded):
 		try.ended(slog.LevelInfo, "ended-by-another", nil)
 		return nil
+	case errors.Is(err, errForgotten):
+		try.ended(slog.LevelInfo, "forgotten", nil)
+		return river.JobCancel(errForgotten)
 	case r.stopping.Load():
 		try.ended(slog.LevelInfo, "given-back", err)
 		return river.JobSnooze(0) // not the work's fault
@@ -154,6 +154,12 @@ type try struct {
 	start time.Time
 }
 
+// told is the log for one operation: a line of it has the name of the record under which
+// the guard has logged the request.
+func (r *Runner[TTx]) told(key onceward.Key, job int64, kind string) *slog.Logger {
+	return r.cfg.Logger.With("record", key.RecordID(), "operation", operation.Operation{Key: key}.ID(), "job", job, "kind", kind)
+}
+
 // ended writes what became of it, in one word.
 func (t *try) ended(level slog.Level, outcome string, err error) {
 	all := []any{"outcome", outcome, "ms", float64(time.Since(t.start).Microseconds()) / 1000}
@@ -175,6 +181,9 @@ func (r *Runner[TTx]) complete(ctx context.Context, job *river.Job[args], key on
 			return err
 		}
 		if !ours {
+			if _, there, err := r.table.load(ctx, r.db.Tx(tx), key); err == nil && !there {
+				return errForgotten
+			}
 			return errEnded
 		}
 		if done.Write != nil {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -280,6 +281,29 @@ func TestClaimsAreToldByStateWithTheOldest(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		r.want("onceward.claims.open", map[string]float64{state + "in-progress": 1, state + "unknown": 2, state + "held": 1})
 		r.want("onceward.claims.oldest", map[string]float64{state + "in-progress": 10, state + "unknown": 70, state + "held": 10})
+	})
+}
+
+// A store with more claims than one page of its list has: all are seen, up to the limit.
+func TestClaimsOnEveryPageOfTheListAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, telemetry.Config{}, onceward.Config{}, http.HandlerFunc(app))
+		made := 0
+		more := func(n int) {
+			for ; made < n; made++ {
+				c := onceward.Claim{Key: onceward.NewKey("ann", strconv.Itoa(made)), Token: onceward.Token{1}, Lease: time.Second, Keep: -1}
+				if _, claimed, err := r.store.Claim(t.Context(), c); err != nil || !claimed {
+					t.Fatal(claimed, err)
+				}
+			}
+			time.Sleep(time.Minute)
+		}
+		for _, c := range [][2]int{{999, 999}, {1000, 1000}, {2500, 2500}, {10_050, 10_000}} {
+			more(c[0])
+			if got := r.points("onceward.claims.open")["onceward.claim.state=unknown"]; got != float64(c[1]) {
+				t.Errorf("of %d claims %v are told, want %d", c[0], got, c[1])
+			}
+		}
 	})
 }
 

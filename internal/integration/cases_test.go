@@ -98,6 +98,12 @@ func TestEveryTestThatACaseNamesExists(t *testing.T) {
 			t.Errorf("docs/cases.md:%d: %s %s", r.line, r.id, complaint)
 		}
 	}
+	for _, topic := range topics {
+		waits := func(r caseRow) bool { return strings.Contains(strings.Join(r.tests, " "), "later ("+topic+")") }
+		if !slices.ContainsFunc(rows, waits) {
+			t.Errorf("docs/cases.md says that %q is to come, and no case waits for it", topic)
+		}
+	}
 }
 
 // judge says what is wrong with a row's last column.

@@ -51,7 +51,7 @@ var parts = map[string]*regexp.Regexp{
 	"part: flask/app.py":  regexp.MustCompile(`(?s)@app\.after_request.*?    return answer\n`),
 	"part: django/app.py": regexp.MustCompile(`(?s)def whose_keys.*?    return answer_to\n`),
 	"form: flask/app.py":  regexp.MustCompile(`(?s)PAGE = .*?key=secrets\.token_urlsafe\(\)\)\n`),
-	"form: django/app.py": regexp.MustCompile(`(?s)PAGE = .*?</form>"""\)\n\n\n@require_GET\ndef page.*?request\)\)\n`),
+	"form: django/app.py": regexp.MustCompile(`(?s)PAGE = .*?</form>"""\)\n\n\n@require_GET\ndef page.*?urlsafe\(\)}, request\)\)\n`),
 }
 
 // showsParts holds a page to the apps where it has the mark of a part of one, and
@@ -189,13 +189,15 @@ func TestTheDocumentsScriptCountsOnce(t *testing.T) {
 			const answers = await Promise.all(Array.from({ length: 12 }, (_, i) =>
 				once(process.argv[2] + "/orders", { tries: 30, headers, body: JSON.stringify({ item: "press " + i }) })));
 			const refused = await once(process.argv[2] + "/orders", { headers, body: JSON.stringify({ item: "" }) });
-			console.log(JSON.stringify([...answers.map((a) => a.status), refused.status]));`,
-			"file://"+script, front, string(arguments))
+			// A portal that answers all with 200 has done nothing.
+			const believed = await once(process.argv[4] + "/orders", { tries: 2, headers, body: "{}" }).then((a) => "answered " + a.status, () => "not done");
+			console.log(JSON.stringify([...answers.map((a) => a.status), refused.status, believed]));`,
+			"file://"+script, front, string(arguments), listen(t, network(t, g.url, "captive-200", seed)))
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		if want := "[" + strings.Repeat("201,", 12) + "422]\n"; string(out) != want {
+		if want := "[" + strings.Repeat("201,", 12) + "422,\"not done\"]\n"; string(out) != want {
 			t.Errorf("the script had the answers %s", out)
 		}
 		items := map[string]int{}
@@ -211,4 +213,52 @@ func TestTheDocumentsScriptCountsOnce(t *testing.T) {
 			t.Errorf("%d of 12 presses count", len(items))
 		}
 	})
+}
+
+// Each flag that the pages name is one of the command's, and python.md names them all,
+// with the values that they really have by default.
+func TestThePagesNameTheFlagsThatThereAre(t *testing.T) {
+	help, err := exec.Command(binary, "gateway", "-h").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defaults := map[string]string{}
+	for _, part := range strings.Split(string(help), "\n  -")[1:] {
+		name, text, _ := strings.Cut(part, " ")
+		defaults[name] = ""
+		if m := regexp.MustCompile(`\(default "?([^")]*)"?\)`).FindStringSubmatch(text); m != nil {
+			defaults[name] = m[1]
+		}
+	}
+	if len(defaults) < 20 {
+		t.Fatalf("the help names %d flags:\n%s", len(defaults), help)
+	}
+	page := ""
+	for _, name := range []string{"operations.md", "frameworks.md", "python.md"} { // the last is the whole one
+		text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		page = string(text)
+		for _, line := range strings.Split(page, "\n") {
+			if regexp.MustCompile(`onceward keys|gunicorn|curl|openssl|outbox`).MatchString(line) || name == "operations.md" && !strings.Contains(line, "gateway") {
+				continue
+			}
+			for _, m := range regexp.MustCompile("(?:^|[ `])--?([a-z][a-z0-9-]+)").FindAllStringSubmatch(line, -1) {
+				if _, ok := defaults[m[1]]; !ok {
+					t.Errorf("docs/%s names the flag %s, which the gateway does not have: %s", name, m[1], line)
+				}
+			}
+		}
+	}
+	for name, value := range defaults {
+		if !strings.Contains(page, "--"+name) {
+			t.Errorf("docs/python.md does not name --%s", name)
+		}
+		said := map[string]string{"max-request": "32 MiB", "body-timeout": "30 s", "max-runtime": "5 min", "retention": "24 h", "lease": "30 s"}[name]
+		real := map[string]string{"33554432": "32 MiB", "30s": "30 s", "5m0s": "5 min", "24h0m0s": "24 h"}[value]
+		if said != "" && (said != real || !strings.Contains(page, said)) {
+			t.Errorf("--%s is %s by default, docs/python.md says %s", name, value, said)
+		}
+	}
 }

@@ -335,11 +335,16 @@ type person struct {
 func (s *shop) signIn(at, name string) *person {
 	s.t.Helper()
 	p := &person{s: s, name: name, cookie: map[string]string{}, brief: map[string]bool{}}
+	page := p.must(at, request{method: "GET", path: "/"}).body
 	form := url.Values{"name": {name}}
 	if s.kind == "django" {
-		a := p.must(at, request{method: "GET", path: "/"})
-		form.Set("csrfmiddlewaretoken", hidden(s.t, a.body, "csrfmiddlewaretoken"))
+		form.Set("csrfmiddlewaretoken", hidden(s.t, page, "csrfmiddlewaretoken"))
 		form.Set("password", "password of "+name)
+	}
+	for field := range form {
+		if !strings.Contains(page, `name="`+field+`"`) || !strings.Contains(page, `action="/login"`) || strings.Contains(page, "_key") {
+			s.t.Errorf("who has not signed in sees no form, without a key, that has %s:\n%s", field, page)
+		}
 	}
 	a := p.must(at, request{path: "/login", kind: "application/x-www-form-urlencoded", body: form.Encode()})
 	if a.status != http.StatusFound && a.status != http.StatusSeeOther {

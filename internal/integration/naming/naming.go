@@ -30,13 +30,15 @@ func order(ctx context.Context, client *http.Client, url, body string) (*http.Re
 		r.Header.Set("Idempotency-Key", key)
 		answer, err := client.Do(r)
 		if err == nil {
-			switch outcome, _, _ := strings.Cut(answer.Header.Get("Idempotency-Status"), ";"); outcome {
+			outcome, _, _ := strings.Cut(answer.Header.Get("Idempotency-Status"), ";")
+			switch outcome {
 			case "executed", "replayed", "outcome-unknown":
 				return answer, nil
 			}
-			switch answer.StatusCode {
-			case 400, 401, 422:
-				return answer, nil // a mistake of ours, or no sign-in, which no repeat mends
+			switch code := answer.StatusCode; {
+			case code == 408, code == 409, code == 425, code == 429, code < 400, code >= 500: // a matter of time
+			case outcome != "", code == 401:
+				return answer, nil // the guard's no, or the service's; without a word of the guard it is somebody else's
 			}
 			answer.Body.Close()
 		}

@@ -156,7 +156,10 @@ func TestAnOrderIsNotRepeatedWhereThatChangesNothing(t *testing.T) {
 	for _, c := range []struct {
 		status  int
 		outcome string
-	}{{409, `outcome-unknown;key="k"`}, {502, `outcome-unknown;key="k"`}, {401, ""}, {422, `key-reused;key="k"`}} {
+	}{
+		{409, `outcome-unknown;key="k"`}, {502, `outcome-unknown;key="k"`}, {401, ""}, {422, `key-reused;key="k"`},
+		{400, `key-invalid`}, {403, `released;key="k"`}, {413, `too-large;key="k"`}, {422, `key-expired;key="k"`}, {404, `executed;key="k"`},
+	} {
 		var asked atomic.Int64
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			asked.Add(1)
@@ -170,6 +173,34 @@ func TestAnOrderIsNotRepeatedWhereThatChangesNothing(t *testing.T) {
 		cancel()
 		server.Close()
 		if err != nil || answer.StatusCode != c.status || asked.Load() != 1 {
+			t.Errorf("%d %s: %v, %v after %d tries", c.status, c.outcome, answer, err, asked.Load())
+		}
+	}
+}
+
+// What something on the way answers, and what passes with time, is no answer to the
+// order: not the 403 of a firewall, not the 200 of a captive portal.
+func TestAnOrderIsRepeatedUntilItsOwnAnswerComes(t *testing.T) {
+	for _, c := range []struct {
+		status  int
+		outcome string
+	}{{403, ""}, {200, ""}, {400, ""}, {408, ""}, {429, `released;key="k"`}, {409, `in-progress;key="k"`}, {503, `unavailable;key="k"`}, {500, `released;key="k"`}} {
+		var asked atomic.Int64
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			status, outcome := c.status, c.outcome
+			if asked.Add(1) > 1 {
+				status, outcome = 201, `executed;key="k"`
+			}
+			if outcome != "" {
+				w.Header().Set(onceward.StatusHeader, outcome)
+			}
+			w.WriteHeader(status)
+		}))
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		answer, err := order(ctx, noKeepAlive, server.URL, `{"item":"tea"}`)
+		cancel()
+		server.Close()
+		if err != nil || answer.StatusCode != 201 || asked.Load() != 2 {
 			t.Errorf("%d %s: %v, %v after %d tries", c.status, c.outcome, answer, err, asked.Load())
 		}
 	}

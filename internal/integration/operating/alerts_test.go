@@ -105,6 +105,9 @@ func TestAStuckClaimRaisesItsAlarmAndTheRunbookEndsIt(t *testing.T) {
 			if got := story(t, id, victim.logName); !slices.Contains(got, "claim-lost") {
 				t.Errorf("the victim's story is %q", got)
 			}
+			if found := sh(t, grepOf(t, "OncewardLeaseLost"), env...); !strings.Contains(found, id) {
+				t.Errorf("who looks for lost claims finds %q", found)
+			}
 		})
 	}
 }

@@ -109,7 +109,7 @@ func startProgram(t *testing.T, logName string, cmd *exec.Cmd, listening *regexp
 		}
 	})
 	at := listening.FindStringSubmatch(first)
-	serving := regexp.MustCompile(`serving metrics" url=(\S+)`).FindStringSubmatch(strings.TrimPrefix(p.log(), string(before)))
+	serving := regexp.MustCompile(`serving metrics",?[ "]+url[":=]+([^"\s]+)`).FindStringSubmatch(strings.TrimPrefix(p.log(), string(before)))
 	if at == nil || serving == nil {
 		t.Fatalf("the program's first line is %q, its log:\n%s", first, p.log())
 	}

@@ -10,7 +10,8 @@ import (
 )
 
 // The application behind a gateway takes a request and dies: the key is held, in a real
-// Prometheus the alarm rings for a held claim, and what the page says ends both.
+// Prometheus the alarm rings for a held claim, and what the page says ends both. Its log
+// is JSON here, in which the page's commands find as much.
 func TestAHeldClaimOfTheGatewayRaisesItsAlarmAndTheRunbookEndsIt(t *testing.T) {
 	t.Parallel()
 	app, err := net.Listen("tcp", "127.0.0.1:0")
@@ -30,7 +31,7 @@ func TestAHeldClaimOfTheGatewayRaisesItsAlarmAndTheRunbookEndsIt(t *testing.T) {
 	}()
 	file := filepath.Join(t.TempDir(), "keys.db")
 	cmd := exec.Command(filepath.Join(bin, "onceward"), "gateway", "--listen", "127.0.0.1:0", "--to", "http://"+app.Addr().String(),
-		"--store", "sqlite:"+file, "--scope", "header:X-User", "--metrics", "127.0.0.1:0")
+		"--store", "sqlite:"+file, "--scope", "header:X-User", "--metrics", "127.0.0.1:0", "--log", "json")
 	p := startProgram(t, filepath.Join(t.TempDir(), "log"), cmd, regexp.MustCompile(`^listening on (http://\S+)`))
 	prom := startPrometheus(t, impatient(t), map[string]*program{"gateway": p})
 	prom.waitScraped(1)
@@ -49,7 +50,7 @@ func TestAHeldClaimOfTheGatewayRaisesItsAlarmAndTheRunbookEndsIt(t *testing.T) {
 	id := idOf(t, "k")
 	env := []string{"ONCEWARD_STORE=sqlite:" + file, "ID=" + id, "LOG=" + p.logName, "KEY=k"}
 	looked := sh(t, runbook(t)["stuck: look"], env...)
-	for _, word := range []string{id, "held", "the application did not answer", "sent=true"} {
+	for _, word := range []string{id, "held", "the application did not answer", `"sent":true`, `"record":"` + id + `"`} {
 		if !strings.Contains(looked, word) {
 			t.Errorf("who looks does not see %q:\n%s", word, looked)
 		}

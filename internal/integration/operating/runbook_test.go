@@ -22,6 +22,18 @@ func runbook(t *testing.T) map[string]string {
 	return blocks
 }
 
+// grepOf is what the page of an alarm says to look for in the log.
+func grepOf(t *testing.T, alarm string) string {
+	t.Helper()
+	_, page, _ := strings.Cut(read(t, "docs/operations.md"), "\n### "+alarm+"\n")
+	page, _, _ = strings.Cut(page, "\n### ")
+	m := regexp.MustCompile("`(grep [^`]+)`").FindStringSubmatch(strings.ReplaceAll(page, "\n", " "))
+	if m == nil {
+		t.Fatalf("the page of %s does not say what to look for", alarm)
+	}
+	return m[1] + ` "$LOG" || true`
+}
+
 // Nothing in docs/operations.md is to be typed that no test types.
 func TestEveryCommandOfTheRunbookIsRun(t *testing.T) {
 	text, blocks := read(t, "docs/operations.md"), runbook(t)
@@ -29,12 +41,21 @@ func TestEveryCommandOfTheRunbookIsRun(t *testing.T) {
 		t.Errorf("%d blocks of shell, %d of them have a name of their own", n, len(blocks))
 	}
 	sources := ""
-	for _, name := range []string{"alerts_test.go", "runbook_test.go"} {
+	for _, name := range []string{"alerts_test.go", "runbook_test.go", "story_test.go"} {
 		source, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		sources += string(source)
+	}
+	inline := regexp.MustCompile("(?s)### (\\w+)\n[^#]*?`grep ")
+	for _, m := range inline.FindAllStringSubmatch(text, -1) {
+		if !strings.Contains(sources, fmt.Sprintf("grepOf(t, %q)", m[1])) {
+			t.Errorf("no test runs what the page of %s says to grep", m[1])
+		}
+	}
+	if n := strings.Count(text, "`grep -") + strings.Count(text, "`grep \"") + strings.Count(text, "`grep c"); n != len(inline.FindAllString(text, -1)) {
+		t.Errorf("%d pieces of text to look for, of which %d are an alarm's", n, len(inline.FindAllString(text, -1)))
 	}
 	for name := range blocks {
 		if !strings.Contains(sources, fmt.Sprintf("%q", name)) {

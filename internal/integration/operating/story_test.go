@@ -71,6 +71,9 @@ func TestRequirement70OneGrepTellsARecordsStory(t *testing.T) {
 			return []string{"-store", "sqlite:" + filepath.Join(t.TempDir(), "shop.db")}
 		},
 		"postgres": func(t *testing.T) []string { return []string{"-store", servers.Postgres(t)} },
+		"redis": func(t *testing.T) []string {
+			return []string{"-store", servers.Redis(t), "-orders", filepath.Join(t.TempDir(), "orders")}
+		},
 	}
 	for name, flags := range stores {
 		t.Run(name, func(t *testing.T) {
@@ -88,8 +91,12 @@ func TestRequirement70OneGrepTellsARecordsStory(t *testing.T) {
 			p.post(key, tea, "").want(t, 201, "executed")
 			p.post(key, tea, "").want(t, 201, "replayed")
 			p.post(key, coffee, "").want(t, 422, "key-reused")
-			wantStory(t, id, p, "claimed", "in-progress", "in-progress", "released", "claimed", "executed", "replayed", "key-reused", "swept")
-			p.post(key, coffee, "").want(t, 201, "executed") // it is unknown again
+			want := []string{"claimed", "in-progress", "in-progress", "released", "claimed", "executed", "replayed", "key-reused"}
+			if name != "redis" { // which deletes by itself and says nothing
+				want = append(want, "swept")
+			}
+			wantStory(t, id, p, want...)
+			eventually(t, "it is unknown again", func() bool { return p.post(key, coffee, "").outcome == "executed" })
 			log := p.log()
 			if strings.Contains(log, key) {
 				t.Error("the log has a key")
@@ -130,6 +137,9 @@ func TestRequirement70TheStoryOfARequestWhoseProcessDied(t *testing.T) {
 	if !slices.Equal(busy, []string{"claimed", "claimed 2", "executed 2"}) {
 		t.Errorf("the story is %q", got)
 	}
+	if found := sh(t, grepOf(t, "OncewardTakeover"), "LOG="+p.logName); strings.Count(found, "\n") != 1 || !strings.Contains(found, id) {
+		t.Errorf("who looks for take-overs finds %q", found)
+	}
 	if !strings.Contains(next.scrape(), "\nonceward_takeovers_total 1\n") {
 		t.Error("the metrics do not count the take-over")
 	}
@@ -159,4 +169,31 @@ func TestRequirement70TheStoryOfAnAnswerThatIsRecordedLate(t *testing.T) {
 			t.Errorf("the metrics do not say %s", line)
 		}
 	}
+}
+
+// Requirement 70: an answer that the store did not take while its claim lasted. What the
+// page of its alarm says to look for finds it.
+func TestRequirement70TheStoryOfAnAnswerThatIsNeverRecorded(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "shop.db")
+	p := start(t, "-store", "sqlite:"+file, "-lease", "2s")
+	id := idOf(t, "k")
+	done := make(chan answer, 1)
+	go func() { done <- p.post("k", tea, "then_sleep_ms=1500") }()
+	eventually(t, "the order is stored", func() bool { return strings.Contains(p.orders(), "tea") })
+	unlock := lockFile(t, file)
+	if a := (<-done).want(t, 201, "executed"); !strings.Contains(a.header.Get("Idempotency-Status"), "unrecorded") {
+		t.Fatalf("the answer is %s", a.header.Get("Idempotency-Status"))
+	}
+	p.waitLog("never recorded")
+	unlock()
+	if found := sh(t, grepOf(t, "OncewardAnswerNeverRecorded"), "LOG="+p.logName); strings.Count(found, "\n") != 1 || !strings.Contains(found, id) {
+		t.Errorf("who looks for answers that are not recorded finds %q", found)
+	}
+	if text := p.scrape(); !strings.Contains(text, "\nonceward_answers_never_recorded_total 1\n") {
+		t.Error("the metrics do not count it")
+	}
+	// What it waited for may have been done behind its back after all: a repeat runs, or
+	// gets the answer.
+	eventually(t, "a repeat is served", func() bool { return p.post("k", tea, "").status == 201 })
 }

@@ -2,6 +2,7 @@ package operations
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"regexp"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/onceward/onceward"
+	"github.com/onceward/onceward/operation"
 )
 
 // journal is a log that many goroutines write.
@@ -115,5 +117,83 @@ func TestRequirement70OneGrepTellsTheStoryOfLongWork(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Requirement 70, for work that ends otherwise than by its own doing: it is given back,
+// cancelled, forgotten, or done by somebody else meanwhile. Each end has its word.
+func TestRequirement70TheStoryOfWorkThatEndsElsewhere(t *testing.T) {
+	t.Parallel()
+	const done = `UPDATE onceward_operations SET state = 'complete', finished_at = created_at`
+	id := onceward.NewKey("anna", "k")
+	for name, c := range map[string]struct {
+		before, meanwhile func(t *testing.T, b *backend) // the runner has started; while the work is at the gate
+		want              []string
+	}{
+		"given back": {nil, func(t *testing.T, b *backend) {
+			now, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := b.runner.Stop(now); err == nil {
+				t.Error("nothing was cut off")
+			}
+			b.start(t)
+			<-b.gate.arrived
+		}, []string{"begins 1", "given-back 1", "begins 1", "complete 1"}},
+		"done by somebody else": {nil, func(t *testing.T, b *backend) { must(t, b.exec(done)) }, []string{"begins 1", "ended-by-another 1"}},
+		"forgotten":             {nil, func(t *testing.T, b *backend) { must(t, b.runner.Forget(t.Context(), id.Scope)) }, []string{"begins 1", "forgotten 1"}},
+		"done before it began":  {func(t *testing.T, b *backend) { must(t, b.exec(done)) }, nil, []string{"ended-before 1"}},
+		"forgotten before":      {func(t *testing.T, b *backend) { must(t, b.runner.Forget(t.Context(), id.Scope)) }, nil, []string{"forgotten 1"}},
+		"cancelled before": {func(t *testing.T, b *backend) {
+			must(t, b.cancel(int64(b.count(`SELECT max(id) FROM river_job`))))
+			if op, err := b.runner.Look(t.Context(), id); err != nil || op.State != operation.Failed {
+				t.Errorf("%v, %v", op, err)
+			}
+		}, nil, []string{"cancelled"}},
+		"given up by River": {func(t *testing.T, b *backend) {
+			must(t, b.exec(`UPDATE river_job SET state = 'discarded', finalized_at = created_at`))
+			if op, err := b.runner.Submit(t.Context(), jobOf("anna", "k", wait)); err != nil || op.State != operation.Failed {
+				t.Errorf("%v, %v", op, err)
+			}
+		}, nil, []string{"given-up"}},
+		"not to be read": {func(t *testing.T, b *backend) {
+			must(t, b.exec(`ALTER TABLE onceward_operations RENAME TO elsewhere`))
+		}, nil, []string{"not-begun 1", "not-begun 2", "not-begun 3"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			log := map[string]*journal{"sqlite": {}, "postgres": {}}
+			for db, open := range map[string]func(*testing.T, change) *backend{"sqlite": onSQLite, "postgres": onPostgres} {
+				t.Run(db, func(t *testing.T) {
+					t.Parallel()
+					b := open(t, change{logger: slog.New(slog.NewTextHandler(log[db], nil))})
+					if _, err := b.runner.Submit(t.Context(), jobOf("anna", "k", wait)); err != nil {
+						t.Fatal(err)
+					}
+					if c.before != nil {
+						c.before(t, b)
+					}
+					b.start(t)
+					if c.meanwhile != nil {
+						<-b.gate.arrived
+						c.meanwhile(t, b)
+						close(b.gate.open)
+					}
+					var got []string
+					for end := time.Now().Add(20 * time.Second); time.Now().Before(end) && len(got) < len(c.want); time.Sleep(10 * time.Millisecond) {
+						got = log[db].story(id.RecordID())
+					}
+					if !slices.Equal(got, c.want) {
+						t.Errorf("the story is %q, want %q", got, c.want)
+					}
+				})
+			}
+		})
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

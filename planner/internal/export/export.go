@@ -56,8 +56,12 @@ const kind = "export"
 type Config struct {
 	// Now is the clock of the planner. Nil means time.Now.
 	Now func() time.Time
-	// Logger is River's. Nil means none.
+	// Logger is told of each try to prepare a file, where it begins and how it ends.
+	// Nil means none.
 	Logger *slog.Logger
+	// River is River's own logger, which tells now and then that all is well. Nil means
+	// Logger.
+	River *slog.Logger
 	// Poll is how soon an order is seen. Zero means a second.
 	Poll time.Duration
 	// Rescue is how long a try may have been silent before another is made. It is
@@ -96,6 +100,7 @@ func Open(ctx context.Context, db *store.DB, cfg Config) (*Exports, error) {
 		Retention: Life,
 		Logger:    cfg.Logger,
 		River: river.Config{
+			Logger: cfg.River,
 			Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1}},
 			// There is one connection that writes. River would ask the table of notices on it
 			// twenty times a second, and a planner is idle nearly always.

@@ -59,6 +59,10 @@ func (a *App) orderExport(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if record, _, named := onceward.Named(r.Context()); named && record != key {
+		// Whoever follows the request in the log finds here under what name its work goes on.
+		a.log.Info("planner: an order is known by its own id", "record", record.RecordID(), "operation", op.ID())
+	}
 	if wantsPage(r) && !isHX(r) {
 		return seeOther(w, a.ops.Location(op))
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/onceward/onceward"
 )
 
 // began is a world in which files are prepared.
@@ -92,6 +94,31 @@ func TestAnExportIsAcceptedOnceAndItsStatusLeadsToTheFile(t *testing.T) {
 		}
 		if a := w.do(w.browser(), "GET", path, ""); a.status != http.StatusSeeOther {
 			t.Error(a)
+		}
+	}
+}
+
+// Requirement 70: the log tells what became of an order, from the request to its file;
+// where the order is known by an id of its own, one line leads from one name to the other.
+func TestRequirement70TheLogTellsWhatBecameOfAnExport(t *testing.T) {
+	w := began(t)
+	w.task("a", "a tomorrow")
+	for key, order := range map[string]string{"k": "format=ics&part=all", "k2": "format=ics&part=all&id=mine"} {
+		done := w.anna.until(w.anna.post("/exports", order, named(key)...).header.Get("Location")).status66(t)
+		record := onceward.NewKey(w.anna.id, key).RecordID()
+		for _, part := range []string{"a try begins", "outcome=complete", "record=" + record} {
+			for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+				found := false
+				for line := range strings.Lines(w.log.String()) {
+					found = found || strings.Contains(line, "operation="+done.ID) && strings.Contains(line, part)
+				}
+				if found {
+					break
+				}
+				if time.Now().After(end) {
+					t.Fatalf("no line of %s says %q:\n%s", done.ID, part, w.log)
+				}
+			}
 		}
 	}
 }

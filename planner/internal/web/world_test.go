@@ -82,7 +82,8 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 		t.Fatal(err)
 	}
 	w := &world{t: t, db: db, log: &lockedBuffer{}, clock: &clock{now: time.Date(2026, 11, 29, 20, 30, 0, 0, time.UTC)}}
-	w.exports, err = export.Open(t.Context(), db, export.Config{Now: w.clock.Now, Poll: 50 * time.Millisecond})
+	w.exports, err = export.Open(t.Context(), db, export.Config{Now: w.clock.Now, Poll: 50 * time.Millisecond,
+		Logger: slog.New(slog.NewTextHandler(w.log, nil)), River: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

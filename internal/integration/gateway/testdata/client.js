@@ -20,6 +20,7 @@ export async function once(url, { key = crypto.randomUUID(), tries = 8, ...optio
     } catch (error) {
       if (n === tries) throw error;
     }
+    if (n === tries && answer.ok) throw new Error(`nobody has said that it was done: ${answer.status} of ${answer.url}`);
     if (n === tries) return answer;
     await new Promise((resume) => setTimeout(resume, wait));
   }

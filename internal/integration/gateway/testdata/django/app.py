@@ -86,8 +86,13 @@ def order(request, number):
     return JsonResponse(rows[0]) if rows else HttpResponseNotFound()
 
 
+SIGN_IN = engines["django"].from_string("""<!doctype html><title>Shop</title>
+<form method="post" action="/login">{% csrf_token %}
+  <input name="name"> <input name="password" type="password"> <button>Sign in</button>
+</form>""")
+
 PAGE = engines["django"].from_string("""<!doctype html><title>Shop</title>
-<form method="post" action="{{ action }}">{% csrf_token %}
+<form method="post" action="/orders">{% csrf_token %}
   <input type="hidden" name="_key" value="{{ key }}">
   <input name="item"> <input name="qty" value="1"> <button>Order</button>
 </form>""")
@@ -95,8 +100,9 @@ PAGE = engines["django"].from_string("""<!doctype html><title>Shop</title>
 
 @require_GET
 def page(request):
-    action = "/orders" if request.user.is_authenticated else "/login"
-    return HttpResponse(PAGE.render({"key": secrets.token_urlsafe(), "action": action}, request))
+    if not request.user.is_authenticated:
+        return HttpResponse(SIGN_IN.render({}, request))
+    return HttpResponse(PAGE.render({"key": secrets.token_urlsafe()}, request))
 
 
 @require_POST

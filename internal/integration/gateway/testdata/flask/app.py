@@ -51,6 +51,9 @@ def add(item, qty, file=None):
     return cursor.lastrowid
 
 
+SIGN_IN = """<!doctype html><title>Shop</title>
+<form method="post" action="/login"><input name="name"> <button>Sign in</button></form>"""
+
 PAGE = """<!doctype html><title>Shop</title>
 {% for message in get_flashed_messages() %}<p>{{ message }}</p>{% endfor %}
 <form method="post" action="/orders">
@@ -61,7 +64,8 @@ PAGE = """<!doctype html><title>Shop</title>
 
 @app.get("/")
 def page():
-    user()
+    if "user" not in session:
+        return SIGN_IN
     return render_template_string(PAGE, key=secrets.token_urlsafe())
 
 
