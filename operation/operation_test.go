@@ -389,3 +389,17 @@ func TestOnlyARepeatOfAnOperationIsRewritten(t *testing.T) {
 		}
 	}
 }
+
+// A refusal of the application's own that is none, as the guard has it too.
+func TestARefusalWithoutAStatusIsAnError(t *testing.T) {
+	ops, err := operation.New(local(t, func(context.Context, operation.Job) (operation.Result, error) { return operation.Result{}, nil }, operation.LocalConfig{}),
+		func(*http.Request) (string, error) { return "", &onceward.ProblemError{} }, operation.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	ops.ServeHTTP(w, httptest.NewRequest("GET", "/operations/"+strings.Repeat("0", 64), nil))
+	if w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), `"status":500`) {
+		t.Errorf("answered %d %s", w.Code, w.Body)
+	}
+}
