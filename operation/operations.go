@@ -45,6 +45,8 @@ type Operations struct {
 	cfg    Config
 	closed context.Context
 	close  context.CancelFunc
+
+	watches watches
 }
 
 // New returns the operations of a runner. scope is the guard's: it says who asks.
