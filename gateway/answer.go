@@ -36,6 +36,7 @@ type final struct {
 	last     bool          // no further request on this connection
 	kept     bool          // the guard has this answer, and the room that it takes
 	upload   *arriving     // the request's body, which goes on as it comes
+	word     string        // what the application's own guard says of a request that it did not carry out
 }
 
 // early reports whether the application answers before it has the whole request.
@@ -66,6 +67,9 @@ func (w *final) WriteHeader(code int) {
 		// would wait for each other.
 		if w.last || w.early() {
 			h.Set("Connection", "close")
+		}
+		if w.word != "" && strings.HasPrefix(h.Get(onceward.StatusHeader), "released") {
+			h.Set(onceward.StatusHeader, w.word)
 		}
 		w.kept = w.timeout > 0 && h.Get(onceward.StatusHeader) != ""
 	}

@@ -22,9 +22,12 @@
 //     The client gets 502 or 504, the key is held ([onceward.Hold]) and every
 //     repeat is 409 outcome-unknown, until somebody looks and ends it
 //     (`onceward keys release|complete`). It is never sent a second time.
-//   - An answer came. A 5xx is the application's own word that it failed, and
-//     frees the key ([Config].OnServerError), except 502 and 504: these are what a
-//     proxy between here and the application says when it does not know either.
+//   - An answer came. A 5xx is the application's own word that it failed, be the
+//     rest of it whole or not, and frees the key ([Config].OnServerError), except 502
+//     and 504: these are what a proxy between here and the application says when it
+//     does not know either. An application that has a guard of its own may say in
+//     [onceward.StatusHeader] that it has not carried the request out: that goes on to
+//     the client and is not kept.
 //
 // A gateway that is killed leaves claims whose lease runs out; they are unknown
 // from then on, never stuck in progress. That includes a request of which nothing

@@ -245,15 +245,21 @@ func (g *Gateway) answered(res *http.Response) error {
 		}
 		return nil
 	}
+	release := res.StatusCode >= http.StatusInternalServerError && res.StatusCode != http.StatusBadGateway && res.StatusCode != http.StatusGatewayTimeout
+	switch word, _, _ := strings.Cut(res.Header.Get(onceward.StatusHeader), ";"); word {
+	case "in-progress", "unavailable", "released", "outcome-unknown":
+		// The application has a guard of its own, and this is no answer to the request:
+		// kept as one, "in-progress" would be all that any repeat hears.
+		c.w.word, release = res.Header.Get(onceward.StatusHeader), true
+	}
+	if release && (res.StatusCode < http.StatusInternalServerError || g.cfg.OnServerError == ReleaseServerErrors) {
+		onceward.MarkTransient(res.Request.Context())
+	}
 	kind, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";")
 	endless := res.ContentLength < 0 && len(res.TransferEncoding) == 0
 	// Of an answer that only the end of its connection ends nobody can say whether
 	// it is whole: it must not be kept. Streamed, it is completed without a body.
 	c.streams = endless || strings.EqualFold(strings.TrimSpace(kind), "text/event-stream")
-	if res.StatusCode >= http.StatusInternalServerError && g.cfg.OnServerError == ReleaseServerErrors &&
-		res.StatusCode != http.StatusBadGateway && res.StatusCode != http.StatusGatewayTimeout {
-		onceward.MarkTransient(res.Request.Context())
-	}
 	return nil
 }
 
