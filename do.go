@@ -245,7 +245,7 @@ func (d *doing) status() int {
 	case errors.As(d.err, &final):
 		return http.StatusUnprocessableEntity
 	case d.keeps(http.StatusInternalServerError):
-		d.err = &FinalError{Message: d.err.Error(), cause: d.err}
+		d.err = &FinalError{Message: textOf(d.err), cause: d.err}
 		return http.StatusUnprocessableEntity
 	}
 	return http.StatusInternalServerError
@@ -254,7 +254,7 @@ func (d *doing) status() int {
 // response is what is kept of the work's end.
 func (d *doing) response() (*Response, error) {
 	if final := (*FinalError)(nil); errors.As(d.err, &final) {
-		return finalResponse(&FinalError{Code: final.Code, Message: d.err.Error(), Data: final.Data}), nil
+		return finalResponse(&FinalError{Code: final.Code, Message: textOf(d.err), Data: final.Data}), nil
 	}
 	return encodeResult(d.value)
 }

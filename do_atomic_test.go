@@ -80,6 +80,13 @@ func TestUnderAtomicAFailureRollsBackEverything(t *testing.T) {
 	if err == nil {
 		t.Error("a result that cannot be kept is no error")
 	}
+	_, _, err = onceward.DoAtomic(t.Context(), guard, called("k"), func(ctx context.Context) (explosive, error) {
+		_, _ = writing(&k, 0, nil)(ctx)
+		return explosive{}, nil
+	})
+	if err == nil {
+		t.Error("a result that panics is no error")
+	}
 	l.broken = errors.New("the disk is full")
 	_, _, err = onceward.DoAtomic(t.Context(), guard, called("k"), writing(&k, 7, nil))
 	wantErr(t, err, onceward.ErrUnavailable)
@@ -92,7 +99,7 @@ func TestUnderAtomicAFailureRollsBackEverything(t *testing.T) {
 	if got != 7 || replayed || err != nil || l.row("a") != "x" {
 		t.Errorf("%v, %v, %v, %q", got, replayed, err, l.row("a"))
 	}
-	k.want(t, 5)
+	k.want(t, 6)
 }
 
 func TestACallUnderAtomicRunsAgainWhereTheDatabaseAsks(t *testing.T) {

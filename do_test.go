@@ -392,6 +392,64 @@ func TestAResultThatCannotBeKeptStillCountsAsDone(t *testing.T) {
 	}
 }
 
+// explosive cannot be written down.
+type explosive struct{}
+
+func (explosive) MarshalJSON() ([]byte, error) { panic("no JSON") }
+
+// careless is an error whose nil pointer has no text.
+type careless struct{ text string }
+
+func (c *careless) Error() string { return c.text }
+
+// What work returns is not ours: where it panics when it is looked at, its work is done
+// all the same, and its claim is ended.
+func TestAResultThatPanicsStillCountsAsDone(t *testing.T) {
+	store := memstore.New(memstore.Config{})
+	var log strings.Builder
+	guard := newGuard(t, store, onceward.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	var k task
+	for i := range 2 {
+		_, replayed, err := onceward.Do(t.Context(), guard, called("explosive"), func(context.Context) (explosive, error) {
+			k.run()
+			return explosive{}, nil
+		})
+		if i == 0 {
+			wantErr(t, err)
+		} else if wantErr(t, err, onceward.ErrResultOmitted); !replayed {
+			t.Error("it does not say that it was done before")
+		}
+	}
+	k.want(t, 1)
+	for i := range 2 { // an error frees the key
+		_, _, err := onceward.Do(t.Context(), guard, called("careless"), func(context.Context) (int, error) {
+			return k.run(), (*careless)(nil)
+		})
+		if _, ok := err.(*careless); !ok {
+			t.Errorf("%d: %T", i, err)
+		}
+	}
+	k.want(t, 3)
+	for i := range 2 {
+		_, replayed, err := onceward.Do(t.Context(), guard, called("final"), func(ctx context.Context) (int, error) {
+			onceward.MarkFinal(ctx)
+			return k.run(), (*careless)(nil)
+		})
+		if final := (*onceward.FinalError)(nil); !errors.As(err, &final) || replayed != (i == 1) {
+			t.Errorf("%d: %v, %T", i, replayed, err)
+		}
+	}
+	k.want(t, 4)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := guard.Close(ctx); err != nil {
+		t.Errorf("something runs for ever: %v", err)
+	}
+	if n := strings.Count(log.String(), "whose text cannot be had"); n < 2 {
+		t.Errorf("the log is\n%s", log.String())
+	}
+}
+
 func TestEveryCallIsOneLogLineAndEveryRunOneMore(t *testing.T) { // S70
 	var log strings.Builder
 	guard := newGuard(t, nil, onceward.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})

@@ -497,7 +497,7 @@ func (q *request) log(outcome string, status int, err error) {
 		attrs = append(attrs, slog.Int("attempt", q.attempt))
 	}
 	if err != nil {
-		attrs = append(attrs, slog.String("error", err.Error()))
+		attrs = append(attrs, slog.String("error", textOf(err)))
 	}
 	l.LogAttrs(context.WithoutCancel(q.r.Context()), level, "onceward", attrs...)
 }

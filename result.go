@@ -80,7 +80,14 @@ const (
 	kindBytes = "application/octet-stream"
 )
 
-func encodeResult(v any) (*Response, error) {
+// encodeResult is the result as it is kept. A result may panic when it is asked for its
+// JSON: its work is done all the same, and its claim has to be ended.
+func encodeResult(v any) (_ *Response, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("onceward: the result has no JSON: a panic: %v", p)
+		}
+	}()
 	if b, ok := v.([]byte); ok {
 		return &Response{Status: http.StatusOK, Header: http.Header{"Content-Type": {kindBytes}}, Body: slices.Clone(b)}, nil
 	}
@@ -94,6 +101,17 @@ func encodeResult(v any) (*Response, error) {
 func finalResponse(e *FinalError) *Response {
 	body, _ := json.Marshal(e) // strings and bytes: cannot fail
 	return &Response{Status: http.StatusUnprocessableEntity, Header: http.Header{"Content-Type": {kindJSON}}, Body: body}
+}
+
+// textOf is the text of an error, of one too that panics when it is asked for it, as a
+// nil pointer may.
+func textOf(err error) (text string) {
+	defer func() {
+		if p := recover(); p != nil {
+			text = fmt.Sprintf("%T, whose text cannot be had: %v", err, p)
+		}
+	}()
+	return err.Error()
 }
 
 // trim leaves out a result that is too large to keep.

@@ -35,6 +35,18 @@ type final struct {
 	expected bool          // the client expects a 100
 	last     bool          // no further request on this connection
 	kept     bool          // the guard has this answer, and the room that it takes
+	upload   *arriving     // the request's body, which goes on as it comes
+	word     string        // what the application's own guard says of a request that it did not carry out
+}
+
+// early reports whether the application answers before it has the whole request.
+func (w *final) early() bool { return w.upload != nil && !w.upload.over.Load() }
+
+// pass sends what was written on its way, if the client still sends: it may wait for it.
+func (w *final) pass() {
+	if w.early() {
+		_ = http.NewResponseController(w.ResponseWriter).Flush()
+	}
 }
 
 // WriteHeader keeps an answer that says no type without one: net/http would guess.
@@ -50,18 +62,28 @@ func (w *final) WriteHeader(code int) {
 		if h["Content-Type"] == nil {
 			h["Content-Type"] = nil
 		}
-		if w.last {
+		// Where the connection goes on, net/http reads the rest of the request's body
+		// away before it writes an answer: the application would miss it, or all three
+		// would wait for each other.
+		if w.last || w.early() {
 			h.Set("Connection", "close")
+		}
+		if w.word != "" && strings.HasPrefix(h.Get(onceward.StatusHeader), "released") {
+			h.Set(onceward.StatusHeader, w.word)
 		}
 		w.kept = w.timeout > 0 && h.Get(onceward.StatusHeader) != ""
 	}
 	w.ResponseWriter.WriteHeader(code)
+	if code >= http.StatusOK {
+		w.pass()
+	}
 }
 
 // Write writes an answer that the guard has in pieces, each of which has to be taken
 // in time. A client that reads nothing would hold the answer's room for ever.
 func (w *final) Write(p []byte) (n int, err error) {
 	if !w.kept {
+		defer w.pass()
 		return w.ResponseWriter.Write(p)
 	}
 	for more := true; more && err == nil; more = len(p) > 0 {

@@ -24,6 +24,7 @@ type arriving struct {
 	got     int64       // since the deadline was set
 	late    bool        // it did not come in time
 	broken  atomic.Bool // it was malformed or cut short, or came late
+	over    atomic.Bool // nothing more comes
 }
 
 // bounded watches r's body, and puts the time limit on it where the connection can
@@ -31,6 +32,7 @@ type arriving struct {
 func bounded(w http.ResponseWriter, r *http.Request, timeout time.Duration) *arriving {
 	b := &arriving{ReadCloser: r.Body, timeout: timeout}
 	if r.Body == nil || r.Body == http.NoBody {
+		b.over.Store(true)
 		return b
 	}
 	r.Body = b
@@ -48,6 +50,9 @@ func bounded(w http.ResponseWriter, r *http.Request, timeout time.Duration) *arr
 // Read implements io.Reader.
 func (b *arriving) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.over.Store(true)
+	}
 	if err != nil && err != io.EOF {
 		b.late = b.conn != nil && errors.Is(err, os.ErrDeadlineExceeded)
 		b.broken.Store(true)

@@ -22,9 +22,12 @@
 //     The client gets 502 or 504, the key is held ([onceward.Hold]) and every
 //     repeat is 409 outcome-unknown, until somebody looks and ends it
 //     (`onceward keys release|complete`). It is never sent a second time.
-//   - An answer came. A 5xx is the application's own word that it failed, and
-//     frees the key ([Config].OnServerError), except 502 and 504: these are what a
-//     proxy between here and the application says when it does not know either.
+//   - An answer came. A 5xx is the application's own word that it failed, be the
+//     rest of it whole or not, and frees the key ([Config].OnServerError), except 502
+//     and 504: these are what a proxy between here and the application says when it
+//     does not know either. An application that has a guard of its own may say in
+//     [onceward.StatusHeader] that it has not carried the request out: that goes on to
+//     the client and is not kept.
 //
 // A gateway that is killed leaves claims whose lease runs out; they are unknown
 // from then on, never stuck in progress. That includes a request of which nothing
@@ -42,12 +45,15 @@
 // are gone; lines of one name keep their order and their bytes. Hop-by-hop fields
 // end here (RFC 9110 section 7.6.1), X-Forwarded-For, -Host and -Proto are written
 // by the gateway (and their likes with underscores, which WSGI takes for the same,
-// dropped), an answer without Date gets one, a reason phrase is the standard one. A DELETE with "Content-Length:
-// 0" loses that line. A path that begins with two slashes and has characters that
-// no URI may have is percent-encoded. A body that is urlencoded is read before it
-// is passed on (up to Guard.MaxRequest), since its key may stand in it; every
-// other body without a key is streamed. What is read here has to keep coming, and the
-// answer to a request with a key has to be taken (Config.BodyTimeout).
+// dropped), an answer without Date gets one, a reason phrase is the standard one. A
+// DELETE with "Content-Length: 0" loses that line. A path that begins with two slashes
+// and has characters that no URI may have is percent-encoded; one with a percent sign
+// that encodes nothing ("/100%") is 400. An application that begins to answer before
+// the request has ended gets the rest of it, and the client's connection ends with that
+// answer. A body that is urlencoded is read before it is passed on (up to
+// Guard.MaxRequest), since its key may stand in it; every other body without a key is
+// streamed. What is read here has to keep coming, and the answer to a request with a
+// key has to be taken (Config.BodyTimeout).
 //
 // # When not to use it
 //

@@ -139,7 +139,7 @@ func New(to string, store onceward.Store, scope onceward.ScopeFunc, cfg Config) 
 		if err != nil {
 			return nil, err
 		}
-		return &witness{Conn: conn}, nil
+		return newWitness(conn), nil
 	}
 	g.forSafe, g.forRest = g.proxy(g.pooled), g.proxy(g.single)
 	return g, nil
@@ -168,11 +168,11 @@ func (g *Gateway) Close(ctx context.Context) error {
 
 // call is what the gateway knows of one request that may change something.
 type call struct {
-	w       http.ResponseWriter // as it came; the guard puts its own in its place
-	method  string              // as it came
-	guarded bool                // it runs under a claim
-	streams bool                // its answer goes out as it comes
-	conn    *witness            // the connection that it got, if any
+	w       *final   // the guard puts its own in its place
+	method  string   // as it came
+	guarded bool     // it runs under a claim
+	streams bool     // its answer goes out as it comes
+	conn    *witness // the connection that it got, if any
 	body    *arriving
 	trailer []string // the names of the fields that its head announced
 }
@@ -206,7 +206,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, refusal{status: http.StatusLengthRequired, kind: "about:blank", en: "A body needs a Content-Length in HTTP/1.0", ru: "В HTTP/1.0 телу нужен Content-Length."})
 		return
 	}
-	w = &final{
+	out := &final{
 		ResponseWriter: w,
 		timeout:        g.cfg.BodyTimeout,
 		expected:       r.Header["Expect"] != nil,
@@ -216,12 +216,17 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// 9112 section 6.1).
 		last: len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1),
 	}
+	w = out
 	w.Header()["Content-Type"] = nil // an answer that says no type gets none, the kept one too
 	if safe(r.Method) {
+		if r.ContentLength != 0 {
+			r = r.WithContext(r.Context()) // net/http goes by the body of its own
+			out.upload = bounded(w, r, 0)
+		}
 		g.forSafe.ServeHTTP(w, r)
 		return
 	}
-	c := &call{w: w, method: r.Method, trailer: announced(r)}
+	c := &call{w: out, method: r.Method, trailer: announced(r)}
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 	// Many servers take "patch" for PATCH, and browsers send it so: the guard has to
 	// see what the application may make of it, which gets it as it came.
@@ -254,8 +259,10 @@ func (g *Gateway) outside(r *http.Request) bool {
 // forward passes one request that may change something to the application.
 func (g *Gateway) forward(w http.ResponseWriter, r *http.Request) {
 	c := callOf(r.Context())
-	if c.guarded = w != c.w; c.guarded {
+	if c.guarded = w != http.ResponseWriter(c.w); c.guarded {
 		w = &held{w, c}
+	} else {
+		c.w.upload = c.body
 	}
 	if c.body.late {
 		refuse(w, r, lateBody)

@@ -21,6 +21,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/onceward/onceward"
 )
@@ -287,11 +288,13 @@ func (c *JWTConfig) meant(claims map[string]json.RawMessage) bool {
 	return json.Unmarshal(claims["aud"], &several) == nil && slices.Contains(several, c.Audience)
 }
 
-// claimText is a claim as a name: a string, or a whole number as it is written.
+// claimText is a claim as a name: a string, or a whole number as it is written. Of what
+// is no text (half of a surrogate pair, broken UTF-8) encoding/json makes the same
+// character each time, and two names would be one.
 func claimText(raw json.RawMessage) (string, error) {
 	var name string
 	if json.Unmarshal(raw, &name) == nil {
-		if name == "" {
+		if name == "" || strings.ContainsRune(name, utf8.RuneError) {
 			return "", errToken
 		}
 		return name, nil

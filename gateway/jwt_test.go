@@ -215,6 +215,8 @@ func TestATokenThatIsNotValidIsAnonymous(t *testing.T) {
 		"sub is null":              {bySecret, token(`{"alg":"HS256"}`, `{"sub":null}`, sign)},
 		"sub is a list":            {bySecret, token(`{"alg":"HS256"}`, `{"sub":["ann"]}`, sign)},
 		"sub is a fraction":        {bySecret, token(`{"alg":"HS256"}`, `{"sub":1.5}`, sign)},
+		"sub is half a character":  {bySecret, token(`{"alg":"HS256"}`, `{"sub":"\ud83d"}`, sign)},
+		"sub is broken UTF-8":      {bySecret, token(`{"alg":"HS256"}`, "{\"sub\":\"\xff\"}", sign)},
 		"no JSON":                  {bySecret, token(`{"alg":"HS256"}`, `ann`, sign)},
 		"too long":                 {bySecret, token(`{"alg":"HS256"}`, `{"sub":"`+strings.Repeat("a", 20_000)+`"}`, sign)},
 		"the public key as secret": {byKey, token(`{"alg":"HS256"}`, good, hmac256(string(pemText)))},

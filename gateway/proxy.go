@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -47,19 +48,42 @@ func newTransport(dialTimeout time.Duration) *http.Transport {
 	return t
 }
 
-// witness is a connection that remembers whether anything was written to it.
+// witness is a connection for one request that remembers whether anything was written
+// to it.
 type witness struct {
 	net.Conn
-	wrote atomic.Bool
+	wrote  atomic.Bool
+	closed chan struct{}
+	close  func() // closes it, once
 }
 
+func newWitness(conn net.Conn) *witness {
+	c := &witness{Conn: conn, closed: make(chan struct{})}
+	c.close = sync.OnceFunc(func() { close(c.closed) })
+	return c
+}
+
+// Write tells of a failure when the connection is closed, unless it kept all back. An
+// application may answer and close before it has read all ("413", and no more of it):
+// then its answer is here, or about to be, and net/http would take whichever it heard
+// of first, the answer or the failure. Without an answer it hears from reading that the
+// connection is dead.
 func (c *witness) Write(p []byte) (int, error) {
 	first := !c.wrote.Swap(true)
 	n, err := c.Conn.Write(p)
-	if first && n == 0 && err != nil {
+	switch {
+	case err == nil:
+	case first && n == 0:
 		c.wrote.Store(false)
+	default:
+		<-c.closed
 	}
 	return n, err
+}
+
+func (c *witness) Close() error {
+	c.close()
+	return c.Conn.Close()
 }
 
 // traced notes the connection that a request gets.
@@ -207,6 +231,9 @@ func (g *Gateway) forwarded(in, out *http.Request) {
 
 // answered sees the head of the application's answer.
 func (g *Gateway) answered(res *http.Response) error {
+	if res.StatusCode < http.StatusContinue {
+		return fmt.Errorf("gateway: the application answered with status %d", res.StatusCode)
+	}
 	if res.StatusCode == http.StatusSwitchingProtocols {
 		return nil
 	}
@@ -218,15 +245,21 @@ func (g *Gateway) answered(res *http.Response) error {
 		}
 		return nil
 	}
+	release := res.StatusCode >= http.StatusInternalServerError && res.StatusCode != http.StatusBadGateway && res.StatusCode != http.StatusGatewayTimeout
+	switch word, _, _ := strings.Cut(res.Header.Get(onceward.StatusHeader), ";"); word {
+	case "in-progress", "unavailable", "released", "outcome-unknown":
+		// The application has a guard of its own, and this is no answer to the request:
+		// kept as one, "in-progress" would be all that any repeat hears.
+		c.w.word, release = res.Header.Get(onceward.StatusHeader), true
+	}
+	if release && (res.StatusCode < http.StatusInternalServerError || g.cfg.OnServerError == ReleaseServerErrors) {
+		onceward.MarkTransient(res.Request.Context())
+	}
 	kind, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";")
 	endless := res.ContentLength < 0 && len(res.TransferEncoding) == 0
 	// Of an answer that only the end of its connection ends nobody can say whether
 	// it is whole: it must not be kept. Streamed, it is completed without a body.
 	c.streams = endless || strings.EqualFold(strings.TrimSpace(kind), "text/event-stream")
-	if res.StatusCode >= http.StatusInternalServerError && g.cfg.OnServerError == ReleaseServerErrors &&
-		res.StatusCode != http.StatusBadGateway && res.StatusCode != http.StatusGatewayTimeout {
-		onceward.MarkTransient(res.Request.Context())
-	}
 	return nil
 }
 

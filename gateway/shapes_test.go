@@ -77,6 +77,7 @@ func TestARequestWhoseEndCanBeReadInTwoWaysIsRefused(t *testing.T) {
 			"a blank before the method":  {" " + head + "Content-Length: 5\r\n\r\nhello", 400},
 			"a method of two words":      {"PO ST /a HTTP/1.1\r\nHost: x\r\n" + key + "Content-Length: 5\r\n\r\nhello", 400},
 			"tabs for blanks":            {"POST\t/a\tHTTP/1.1\r\nHost: x\r\n" + key + "Content-Length: 5\r\n\r\nhello", 400},
+			"a target that is none":      {"POST /100% HTTP/1.1\r\nHost: x\r\n" + key + "Content-Length: 5\r\n\r\nhello", 400},
 			"no version":                 {"POST /a\r\nHost: x\r\n" + key + "\r\n", 400},
 			"HTTP/2's preface":           {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505},
 			"a chunk of negative size":   {head + "Transfer-Encoding: chunked\r\n\r\n-5\r\nhello\r\n0\r\n\r\n", 400},

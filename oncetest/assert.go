@@ -39,19 +39,24 @@ func AssertConcurrent(t testing.TB, h http.Handler, r *http.Request) {
 }
 
 // AssertConcurrent sends Copies of r to h at once: a double click, a retry that
-// overtakes. Each is held back at the last byte of its body until all of them are
-// there, so that a handler which looks first and acts later is caught between the
-// two. It wants one effect; each answer like the others, or one that says to come
+// overtakes. Each is held back at the last byte of its body, and again at the first of
+// its answer, until all of them are there, and what asks its context in between waits a
+// moment, as a database's driver does: so a handler is caught that looks first and acts
+// later, or remembers only when it has answered. One that does all of it between two
+// accesses of memory is not. It wants one effect; each answer like the others, or one that says to come
 // back (409, 425 or 503 with Retry-After); and whoever comes back gets that answer.
 func (c Config) AssertConcurrent(t testing.TB, h http.Handler, r *http.Request) {
 	t.Helper()
 	j := c.judge(t, h, r)
 	answers := make([]*Answer, c.copies())
-	gate := newGate(len(answers))
+	gate, door := newGate(len(answers)), newGate(len(answers))
 	var all sync.WaitGroup
 	for i := range answers {
 		all.Go(func() {
-			answers[i] = j.wired.send(j.h, c.patience(), &accident{body: gate.hold})
+			if !j.wired.hasBody {
+				gate.wait() // nobody reads what is not there
+			}
+			answers[i] = j.wired.send(j.h, c.patience(), &accident{body: gate.hold, answer: door.wait, restless: true})
 		})
 	}
 	all.Wait()
@@ -320,7 +325,7 @@ func (c Config) AssertRetryAfterFailure(t testing.TB, h http.Handler, r *http.Re
 	}
 }
 
-// gate holds the last byte of n bodies back until all n are there. A handler may let
+// gate holds n copies back, at the last byte of each body for one, until all n are there. A handler may let
 // in one at a time, so that the others never come while the first one is held: some
 // time after that one has come the gate stays open.
 type gate struct {

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -121,6 +123,8 @@ func (w *wired) copy(ctx context.Context) *http.Request {
 // accident is what happens to one try on its way; the zero value is none.
 type accident struct {
 	body      func(io.ReadCloser) io.ReadCloser // stands between the body and its reader
+	answer    func()                            // stands before the first byte of the answer
+	restless  bool                              // asking the context takes a moment
 	unanswer  bool                              // the client is gone when the first byte is to go out
 	crash     bool                              // the process dies there: a panic
 	leave     bool                              // the client is gone when the body has been read
@@ -138,6 +142,9 @@ func (w *wired) send(h http.Handler, patience time.Duration, what *accident) *An
 		what = &accident{}
 	}
 	what.abandoned = cancel
+	if what.restless {
+		ctx = &restless{Context: ctx}
+	}
 	r := w.copy(ctx)
 	if what.body != nil {
 		r.Body = what.body(r.Body)
@@ -226,6 +233,9 @@ func (r *recorder) writeHeader(status int) {
 	if r.status != 0 {
 		return
 	}
+	if r.accident.answer != nil {
+		r.accident.answer()
+	}
 	r.status, r.sent = status, r.header.Clone()
 	if r.sent == nil {
 		r.sent = http.Header{}
@@ -277,3 +287,22 @@ func (r *recorder) answer(panicked any) *Answer {
 	}
 	return &Answer{Status: status, Header: header, Body: bytes.Clone(r.body.Bytes())}
 }
+
+// restless is a context that takes a moment when it is asked, for the first times. What
+// waits asks it, a database's driver before each statement: so copies that run at the
+// same time are in each other's way where they would be in earnest, however fast the
+// test's own store is.
+type restless struct {
+	context.Context
+	asked atomic.Int32
+}
+
+func (c *restless) pause() {
+	if c.asked.Add(1) <= 20 {
+		time.Sleep(time.Millisecond + rand.N(time.Millisecond))
+	}
+}
+
+func (c *restless) Done() <-chan struct{} { c.pause(); return c.Context.Done() }
+func (c *restless) Err() error            { c.pause(); return c.Context.Err() }
+func (c *restless) Value(key any) any     { c.pause(); return c.Context.Value(key) }

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -173,6 +175,68 @@ func TestAWaitEndsWithTheWorkOrItsTime(t *testing.T) {
 		at := time.Now()
 		if w := s.send("GET", to+"?wait=20"); state(t, w) != "pending" || time.Since(at) != 3*time.Second {
 			t.Errorf("%s after %v", w.Body, time.Since(at))
+		}
+	})
+}
+
+// counting is a runner that has to be asked, and counts how often it was.
+type counting struct {
+	operation.Runner
+	looks atomic.Int64
+	fails atomic.Bool
+}
+
+func (c *counting) Look(ctx context.Context, key onceward.Key) (operation.Operation, error) {
+	c.looks.Add(1)
+	if c.fails.Load() {
+		panic("the database is gone")
+	}
+	return c.Runner.Look(ctx, key)
+}
+
+// Thousands may wait for one operation; behind them one asks. Who leaves takes nobody
+// along, and when the last one has left nobody asks any more.
+func TestHoweverManyWaitOneAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runner := &counting{Runner: local(t, func(context.Context, operation.Job) (operation.Result, error) {
+			time.Sleep(time.Minute)
+			return operation.Result{}, nil
+		}, operation.LocalConfig{})}
+		s := serve(t, runner, memstore.New(memstore.Config{}), operation.Config{MaxWait: time.Hour})
+		to := s.send("POST", "/", "Idempotency-Key", "k").Header().Get("Location")
+		const many = 1000
+		var all sync.WaitGroup
+		states := make(chan string, 2*many)
+		for i := range many {
+			all.Go(func() { states <- state(t, s.send("GET", to+"?wait="+[]string{"30", "100"}[i%2])) })
+		}
+		time.Sleep(31 * time.Second) // half of them have left
+		if asked := runner.looks.Load(); asked > many+40 {
+			t.Errorf("the runner was asked %d times for %d who wait 30 s", asked, many)
+		}
+		all.Wait()
+		got := map[string]int{}
+		for range many {
+			got[<-states]++
+		}
+		if got["pending"] != many/2 || got["complete"] != many/2 {
+			t.Errorf("answered %v", got)
+		}
+
+		to = s.send("POST", "/", "Idempotency-Key", "k2").Header().Get("Location")
+		s.send("GET", to+"?wait=5")
+		before := runner.looks.Load()
+		time.Sleep(20 * time.Second)
+		if asked := runner.looks.Load(); asked != before {
+			t.Errorf("nobody waits, and the runner was asked %d times more", asked-before)
+		}
+		time.AfterFunc(time.Second+time.Millisecond, func() { runner.fails.Store(true) })
+		if w := s.send("GET", to+"?wait=5"); w.Code != http.StatusServiceUnavailable || strings.Contains(w.Body.String(), "gone") {
+			t.Errorf("a runner that panics: %d %s", w.Code, w.Body)
+		}
+		runner.fails.Store(false)
+		if w := s.send("GET", to+"?wait=100"); state(t, w) != "complete" {
+			t.Errorf("then: %d %s", w.Code, w.Body)
 		}
 	})
 }
@@ -434,5 +498,19 @@ func TestOnlyARepeatOfAnOperationIsRewritten(t *testing.T) {
 		if w.Code != c.status || w.Body.String() != "as stored" {
 			t.Errorf("%v: %d %s", c, w.Code, w.Body)
 		}
+	}
+}
+
+// A refusal of the application's own that is none, as the guard has it too.
+func TestARefusalWithoutAStatusIsAnError(t *testing.T) {
+	ops, err := operation.New(local(t, func(context.Context, operation.Job) (operation.Result, error) { return operation.Result{}, nil }, operation.LocalConfig{}),
+		func(*http.Request) (string, error) { return "", &onceward.ProblemError{} }, operation.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	ops.ServeHTTP(w, httptest.NewRequest("GET", "/operations/"+strings.Repeat("0", 64), nil))
+	if w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), `"status":500`) {
+		t.Errorf("answered %d %s", w.Code, w.Body)
 	}
 }

@@ -45,6 +45,8 @@ type Operations struct {
 	cfg    Config
 	closed context.Context
 	close  context.CancelFunc
+
+	watches watches
 }
 
 // New returns the operations of a runner. scope is the guard's: it says who asks.
@@ -224,6 +226,9 @@ func (o *Operations) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 			h[name] = values
 		}
 		p = onceward.Problem{Type: own.Type, Status: own.Status, Title: http.StatusText(own.Status), Detail: own.Detail}
+		if p.Status < 400 || p.Status > 599 { // as the guard has it: that is no refusal
+			p.Status, p.Title = http.StatusInternalServerError, http.StatusText(http.StatusInternalServerError)
+		}
 		if p.Type == "" {
 			p.Type = "about:blank"
 		}

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"net/http"
 	"path"
+	"runtime/debug"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/onceward/onceward"
@@ -124,10 +126,84 @@ func (o *Operations) wait(ctx context.Context, op Operation, most time.Duration)
 	defer cancel()
 	stop := context.AfterFunc(o.closed, cancel)
 	defer stop()
+	w := o.watches.join(op, o.await)
+	defer o.watches.leave(w)
+	select {
+	case <-w.done:
+		return w.op, w.err
+	case <-ctx.Done():
+		return op, nil
+	}
+}
+
+// await is one wait, on behalf of all who wait for the operation.
+func (o *Operations) await(ctx context.Context, op Operation) (Operation, error) {
 	if waiter, ok := o.runner.(Waiter); ok {
 		return waiter.Wait(ctx, op.Key)
 	}
 	return Poll(ctx, op, o.runner.Look, nil)
+}
+
+// watches are the waits that go on, one for each operation, however many ask: a runner
+// may have to ask its database again and again.
+type watches struct {
+	mu sync.Mutex
+	at map[onceward.Key]*watch // guarded by mu
+}
+
+type watch struct {
+	key  onceward.Key
+	n    int // who waits; guarded by watches.mu
+	stop context.CancelFunc
+	done chan struct{} // closed when op and err are what came of it
+	op   Operation
+	err  error
+}
+
+func (ws *watches) join(op Operation, await func(context.Context, Operation) (Operation, error)) *watch {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	w := ws.at[op.Key]
+	if w == nil {
+		ctx, stop := context.WithCancel(context.Background()) // it is nobody's request
+		w = &watch{key: op.Key, stop: stop, done: make(chan struct{})}
+		if ws.at == nil {
+			ws.at = make(map[onceward.Key]*watch)
+		}
+		ws.at[op.Key] = w
+		go ws.watch(ctx, w, op, await)
+	}
+	w.n++
+	return w
+}
+
+func (ws *watches) watch(ctx context.Context, w *watch, op Operation, await func(context.Context, Operation) (Operation, error)) {
+	defer close(w.done)
+	defer func() {
+		if p := recover(); p != nil { // in no handler, where net/http would see to it
+			w.err = fmt.Errorf("onceward: operation: the runner panicked: %v\n%s", p, debug.Stack())
+		}
+		ws.mu.Lock()
+		defer ws.mu.Unlock()
+		ws.end(w)
+	}()
+	w.op, w.err = await(ctx, op)
+}
+
+func (ws *watches) leave(w *watch) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if w.n--; w.n == 0 {
+		ws.end(w)
+	}
+}
+
+// end makes the next who asks begin anew; ws.mu is held.
+func (ws *watches) end(w *watch) {
+	w.stop()
+	if ws.at[w.key] == w {
+		delete(ws.at, w.key)
+	}
 }
 
 // Poll asks look again, with growing pauses, until op is no longer pending or ctx is

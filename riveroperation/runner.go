@@ -362,7 +362,8 @@ func (r *Runner[TTx]) judge(ctx context.Context, s Statements, found row,
 	return op, nil
 }
 
-// firstLook is how long the look may take with which a wait begins.
+// firstLook is how long the look with which a wait begins may take when the time to
+// wait is over.
 const firstLook = 5 * time.Second
 
 // Wait implements operation.Waiter. A work that ends in this process wakes; those of
@@ -372,8 +373,9 @@ func (r *Runner[TTx]) Wait(ctx context.Context, key onceward.Key) (operation.Ope
 	defer leave()
 	// There is a status to tell also when the time to wait is over already; but a
 	// database that does not answer may not hold the caller.
-	look, cancel := context.WithTimeout(context.WithoutCancel(ctx), firstLook)
+	look, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(firstLook, cancel) })()
 	op, err := r.Look(look, key)
 	if err != nil {
 		return op, err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -98,21 +99,14 @@ func (w *worker[TTx]) Work(ctx context.Context, job *river.Job[args]) error {
 	}
 	try.log.Info("riveroperation: a try begins")
 	defer r.woken.wake(key)
-	returned := false
-	defer func() {
-		if returned {
-			return
-		}
-		try.ended(slog.LevelError, "panicked", nil) // River sees to it
+	panicked, err := r.attempt(ctx, w.work, job, operation.Job{Key: key, Fingerprint: found.fingerprint, Kind: found.kind, Input: found.input})
+	if panicked != nil {
+		try.ended(slog.LevelError, "panicked", fmt.Errorf("%v\n%s", panicked.value, panicked.stack))
 		if job.Attempt >= job.MaxAttempts {
 			_ = r.fail(ctx, key, operation.FailedSilently)
 		}
-	}()
-	done, err := w.work(ctx, operation.Job{Key: key, Fingerprint: found.fingerprint, Kind: found.kind, Input: found.input})
-	if err == nil {
-		err = r.complete(ctx, job, key, done)
+		panic(panicked.value) // River sees to it
 	}
-	returned = true
 	switch {
 	case err == nil:
 		try.ended(slog.LevelInfo, "complete", nil)
@@ -145,6 +139,37 @@ func (w *worker[TTx]) Work(ctx context.Context, job *river.Job[args]) error {
 		return river.JobCancel(err)
 	}
 	return err
+}
+
+// errExited is a work that ended its goroutine, as testing.T.FailNow does.
+var errExited = errors.New("riveroperation: the work called runtime.Goexit")
+
+type panicked struct {
+	value any
+	stack []byte
+}
+
+// attempt does the work and writes its effect, on a goroutine of its own: with that of
+// River's a work that ends it would take away a worker for good, and the job would
+// count as running.
+func (r *Runner[TTx]) attempt(ctx context.Context, work Work[TTx], job *river.Job[args], what operation.Job) (p *panicked, err error) {
+	err = errExited
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer func() {
+			if value := recover(); value != nil {
+				p = &panicked{value, debug.Stack()}
+			}
+		}()
+		done, problem := work(ctx, what)
+		if problem == nil {
+			problem = r.complete(ctx, job, what.Key, done)
+		}
+		err = problem
+	}()
+	<-ended
+	return p, err
 }
 
 // try is one try of a job, for the log: two lines that grep of the record's id finds

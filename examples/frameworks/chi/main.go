@@ -58,11 +58,16 @@ func authenticate(header string) func(http.Handler) http.Handler {
 
 // docs: chi handlers
 // handler is a handler that returns its error, and ServeHTTP the one place where
-// an error becomes an answer. It is inside of the guard, so the guard sees it.
+// an error becomes an answer. It is inside of the guard, so the guard sees it. An
+// error behind half of an answer is none: that half is not to be kept for a whole.
 type handler func(w http.ResponseWriter, r *http.Request) error
 
 func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if err := h(w, r); err != nil {
+	seen := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
+	if err := h(seen, r); err != nil {
+		if seen.Status() != 0 {
+			panic(http.ErrAbortHandler)
+		}
 		e := shop.AsError(err)
 		for name, value := range e.Header() {
 			w.Header().Set(name, value)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -74,4 +75,51 @@ func silence(t *testing.T) {
 		os.Stderr = was
 		_ = null.Close()
 	})
+}
+
+// An error that comes when half of the answer is written: that half is not kept, and
+// the client does not take it for the whole.
+func TestAnErrorBehindHalfOfAnAnswerCutsItOff(t *testing.T) {
+	guard, err := onceward.New(memstore.New(memstore.Config{}), onceward.Unscoped, onceward.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = guard.Close(context.Background()) })
+	broken := true
+	r := chi.NewRouter()
+	r.Use(guard.Handler)
+	r.Method(http.MethodPost, "/", handler(func(w http.ResponseWriter, _ *http.Request) error {
+		_, _ = io.WriteString(w, "half of ")
+		if broken {
+			return errors.New("the database is gone")
+		}
+		_, err := io.WriteString(w, "it")
+		return err
+	}))
+	server := httptest.NewServer(r)
+	t.Cleanup(server.Close)
+	send := func() (outcome, body string, err error) {
+		r, err := http.NewRequest(http.MethodPost, server.URL, strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Idempotency-Key", "k")
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return "", "", err
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		outcome, _, _ = strings.Cut(resp.Header.Get("Idempotency-Status"), ";")
+		return outcome, string(text), err
+	}
+	if outcome, body, err := send(); err == nil {
+		t.Errorf("half of an answer is a whole one: %s %q", outcome, body)
+	}
+	broken = false
+	for _, want := range []string{"executed", "replayed"} {
+		if outcome, body, err := send(); outcome != want || body != "half of it" || err != nil {
+			t.Errorf("then %s %q (%v), want %s", outcome, body, err, want)
+		}
+	}
 }

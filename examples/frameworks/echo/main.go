@@ -94,10 +94,11 @@ func authenticate(header string) echo.MiddlewareFunc {
 }
 
 // answerError is echo's central error handler: the one place where an error
-// becomes an answer. What echo itself has to say, such as a 404, it says.
+// becomes an answer. What echo itself has to say, such as a 404, it says. An error
+// behind half of an answer is none: that half is not to be kept for a whole.
 func answerError(c *echo.Context, err error) {
 	if r, _ := echo.UnwrapResponse(c.Response()); r != nil && r.Committed {
-		return
+		panic(http.ErrAbortHandler)
 	}
 	e := shop.AsError(err)
 	if status := echo.StatusCode(err); status != 0 {

@@ -45,6 +45,9 @@ func guarded(guard func(http.Handler) http.Handler) fiber.Handler {
 			err := run()
 			// Should the database want a transaction once more: c's handlers are behind it.
 			run = func() error { before.send(c); return c.RestartRouting() }
+			if err == nil {
+				err = whole(c)
+			}
 			if err != nil {
 				err = c.App().ErrorHandler(c, err)
 			}
@@ -57,10 +60,25 @@ func guarded(guard func(http.Handler) http.Handler) fiber.Handler {
 				w.Header()[name] = values
 			}
 			w.WriteHeader(c.Response().StatusCode())
-			_, _ = w.Write(c.Response().Body()) // of a stream, all of it
+			_, _ = w.Write(c.Response().Body())
 		})).ServeHTTP(kept, r)
 		return nil
 	}
+}
+
+// whole reads a streamed answer to its end. One that breaks off is an error: fasthttp
+// would answer with the error's text.
+func whole(c fiber.Ctx) error {
+	if !c.Response().IsBodyStream() {
+		return nil
+	}
+	var body bytes.Buffer
+	if err := c.Response().BodyWriteTo(&body); err != nil {
+		c.Response().ResetBody()
+		return err
+	}
+	c.Response().SetBodyRaw(body.Bytes())
+	return nil
 }
 
 // again marks what guard.Atomic runs for a second time.

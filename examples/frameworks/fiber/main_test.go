@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/gofiber/fiber/v3"
 	"github.com/gofiber/fiber/v3/middleware/adaptor"
@@ -47,6 +49,45 @@ func TestTheAdaptorsHTTPMiddlewareKeepsAnEmptyAnswer(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A stream that breaks off is no answer: fasthttp would put the error's text in its
+// place, and the guard would keep it.
+func TestAStreamThatBreaksOffIsNotKept(t *testing.T) {
+	guard, err := onceward.New(memstore.New(memstore.Config{}), onceward.Unscoped, onceward.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = guard.Close(context.Background()) })
+	app := fiber.New(fiber.Config{ErrorHandler: func(c fiber.Ctx, _ error) error { return c.SendStatus(http.StatusInternalServerError) }})
+	app.Use(guarded(guard.Handler))
+	runs := 0
+	app.Post("/", func(c fiber.Ctx) error {
+		if runs++; runs == 1 {
+			return c.SendStream(io.MultiReader(strings.NewReader("an or"), iotest.ErrReader(errors.New("password=hunter2"))))
+		}
+		return c.SendStream(strings.NewReader("an order"))
+	})
+	for i, want := range []struct {
+		status  int
+		outcome string
+		body    string
+	}{{500, "released", "Internal Server Error"}, {200, "executed", "an order"}, {200, "replayed", "an order"}} {
+		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("{}"))
+		r.Header.Set("Idempotency-Key", "k")
+		resp, err := app.Test(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if outcome, _, _ := strings.Cut(resp.Header.Get("Idempotency-Status"), ";"); resp.StatusCode != want.status || outcome != want.outcome || string(body) != want.body || err != nil {
+			t.Errorf("answer %d is %d %s %q (%v), want %v", i+1, resp.StatusCode, outcome, body, err, want)
+		}
+	}
+	if runs != 2 {
+		t.Errorf("it ran %d times", runs)
 	}
 }
 

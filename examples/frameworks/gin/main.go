@@ -127,15 +127,20 @@ func answerErrors(c *gin.Context) {
 	}
 }
 
-func routes(e *gin.Engine, p *shop.Program) {
-	// handle makes a function that returns its error one of gin's handlers.
-	handle := func(do func(c *gin.Context) error) gin.HandlerFunc {
-		return func(c *gin.Context) {
-			if err := do(c); err != nil {
-				_ = c.Error(err)
+// handle makes a function that returns its error one of gin's handlers. An error
+// behind half of an answer is none: that half is not to be kept for a whole.
+func handle(do func(c *gin.Context) error) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		if err := do(c); err != nil {
+			if c.Writer.Written() {
+				panic(http.ErrAbortHandler)
 			}
+			_ = c.Error(err)
 		}
 	}
+}
+
+func routes(e *gin.Engine, p *shop.Program) {
 	e.POST("/create-order", handle(func(c *gin.Context) error {
 		user, err := p.User(c.Request.Context())
 		if err != nil {

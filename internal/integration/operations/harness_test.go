@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -53,6 +54,7 @@ const (
 	final  = "final" // fail for good, in words of its own
 	wrong  = "wrong" // fail with words that are nobody's business
 	panics = "panics"
+	exits  = "exits" // end the goroutine
 	early  = "early" // wait for the gate where it is in the transaction already
 )
 
@@ -95,6 +97,8 @@ func work[TTx any](g *gate, by string, exec func(ctx context.Context, tx TTx, qu
 			return done, errors.New("cannot connect with " + secret)
 		case panics:
 			panic(secret)
+		case exits:
+			runtime.Goexit()
 		}
 		done.Result.Value = json.RawMessage(`{"did":"` + do + `"}`)
 		done.Write = func(ctx context.Context, tx TTx) error {

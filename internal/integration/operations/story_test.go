@@ -80,6 +80,7 @@ func TestRequirement70OneGrepTellsTheStoryOfLongWork(t *testing.T) {
 				{final, []string{"begins 1", "failed 1"}, "There is no paper"},
 				{wrong, []string{"begins 1", "to-be-tried-again 1", "begins 2", "to-be-tried-again 2", "begins 3", "failed 3"}, "cannot connect"},
 				{panics, []string{"begins 1", "panicked 1", "begins 2", "panicked 2", "begins 3", "panicked 3"}, "level=ERROR"},
+				{exits, []string{"begins 1", "to-be-tried-again 1", "begins 2", "to-be-tried-again 2", "begins 3", "failed 3"}, "runtime.Goexit"},
 			} {
 				accepted := s.post("key-of-"+c.do, c.do)
 				if s.until(accepted.header.Get("Location")); accepted.code != 202 {
