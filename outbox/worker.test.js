@@ -211,7 +211,7 @@ test('the page\'s configuration comes with the script\'s address', async () => {
   assert.equal(w.fetch({ ...mine, url: `${origin}/pay/1` }).answer, undefined);
 });
 
-test('the kill switch: nothing new, what is left is sent, then it is gone', async () => {
+test('the kill switch: nothing new, what is left is sent, and pages are told to ask the worker for nothing more', async () => {
   const before = scope();
   before.net = async () => reply(502);
   await Promise.all(before.fetch(mine).work);
@@ -220,5 +220,10 @@ test('the kill switch: nothing new, what is left is sent, then it is gone', asyn
   w.fire('activate');
   await drain();
   await drain();
-  assert.deepEqual([w.sent, before.disk.entries.size, w.calls.includes('unregister')], [[`${origin}/tasks`], 0, true]);
+  // An application's own worker has other work, and stays.
+  assert.deepEqual([w.sent, before.disk.entries.size, w.calls.includes('unregister')], [[`${origin}/tasks`], 0, false]);
+  const page = { postMessage: (/** @type {any} */ m) => w.told.push(m) };
+  w.told.length = 0;
+  await Promise.all(w.fire('message', { data: { type: 'flush' }, source: page }).work);
+  assert.equal(w.told[0].off, true);
 });
