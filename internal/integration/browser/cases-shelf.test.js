@@ -11,6 +11,7 @@ import { BadNetwork } from './fault.js';
 import { root, sleep, startServer, until } from './processes.js';
 import { Screen } from './screen.js';
 import { usual } from './steps.js';
+import { Upstream } from './upstream.js';
 
 /** @typedef {{kind: string, text?: string, name?: string, size?: number, sha256?: string, key: string}} Effect */
 
@@ -308,6 +309,55 @@ describe('Chromium', () => {
     assert.deepEqual(all.map(e => e.text), ['answered', 'after the refusal', 'without a network', 'and one more', 'aborted', 'after the abort', 'timed out', 'after the time-out']);
     assert.equal(new Set(all.map(e => e.key)).size, all.length);
     await screen.tab.close();
+  });
+
+  // An application's own worker, that is, which stays.
+  test('attach(self, { kill: true }) takes the outbox out of a worker: what is left is sent, nothing new is taken, and pages do as without it', async () => {
+    const upstream = await Upstream.before(shelf.url);
+    const wire = await BadNetwork.before(upstream.url);
+    try {
+      const screen = new Screen(await context.newTab(), wire.url);
+      const { tab } = screen;
+      await tab.goto(`${wire.url}/`);
+      await screen.ready();
+      await wire.mode('offline');
+      assert.equal(await send(screen, '/notes', 'left behind'), 202);
+      upstream.patch = { '/outbox/sw.js': text => text.replace('attach(self)', 'attach(self, { kill: true })') };
+      await tab.eval(() => {
+        const w = /** @type {any} */ (window);
+        navigator.serviceWorker.addEventListener('controllerchange', () => w.rigTaken = true);
+      });
+      await wire.good();
+      await wire.set({ plan: 'POST /* -> refuse=1', mode: 'plan' });
+      await tab.eval(async () => void (await (await navigator.serviceWorker.ready).update()));
+      await tab.waitFor('the new worker has the page', () => /** @type {any} */ (window).rigTaken);
+      await wire.good();
+      await thereAre('notes', () => notes('left behind'), 1);
+      await screen.drained();
+
+      await tab.reload();
+      await screen.ready();
+      const post = (/** @type {string} */ text) => tab.eval(async t => {
+        const { outbox } = await import(/** @type {string} */ ('/outbox/page.js'));
+        return outbox.fetch('/notes', { method: 'POST', body: new URLSearchParams({ text: t }) }).then(
+          (/** @type {Response} */ r) => `${r.status} ${new URL(r.url).search}`, (/** @type {Error} */ e) => e.name);
+      }, text);
+      // A redirect is followed, as of any request that nobody has announced.
+      await until('the page knows', async () => (await post('by itself')) === '200 ?after=note');
+      await submit(screen, 'plain', 'a form by itself');
+      await thereAre('notes', () => notes('a form by itself'), 1);
+      await tab.waitFor('the page after it', () => location.search === '?after=note' && document.readyState === 'complete');
+      await screen.ready();
+      await wire.mode('offline');
+      await until('nothing is kept', async () => (await post('nobody has it')) === 'TypeError');
+      assert.deepEqual(await screen.queue(), []);
+      assert.equal(await tab.eval(async () => (await navigator.serviceWorker.getRegistrations()).length), 1);
+      assert.deepEqual(upstream.wrong, []);
+      await tab.close();
+    } finally {
+      await wire.stop();
+      await upstream.stop();
+    }
   });
 });
 
