@@ -79,6 +79,7 @@ export function createBrowser({ kind, seed, mutant = '', config = {}, judge = {}
   server.retention = cfg.retention + 60_000;
   server.guarded = mutant !== 'guard';
   server.owned = mutant !== 'the server’s owner check';
+  server.readsKey = mutant !== 'the owner in a form’s key';
   /** @type {Promise<any>} */
   let queue = Promise.resolve();
   let keys = 0;
