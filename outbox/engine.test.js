@@ -320,6 +320,36 @@ test('a refusal that came later stays until the person decides, whatever the for
   assert.deepEqual([w.entries(), w.disk.bodies.size], [[], 0]);
 });
 
+test('a refusal is settled by no other address, and by nobody else (I5, I6)', async () => {
+  const w = world();
+  const a = w.program();
+  w.server.refusals.set('bad', 422);
+  const t = a.tap('bad', { el: 'add' });
+  await w.clock.go(0);
+  for (const more of [{ url: 'https://app.test/notes' }, { method: 'PUT' }]) a.tap('good', { el: 'add', ...more });
+  await w.clock.go(0);
+  assert.deepEqual(states(w), [`${t.key}:refused`]);
+  await a.outbox.greet({ owner: 'B', since: w.clock.now() });
+  w.server.session = 'B';
+  a.tap('B\'s', { el: 'add', owner: 'B' });
+  await w.clock.go(0);
+  assert.deepEqual([bodies(w), states(w)], [['good', 'good', 'B\'s'], [`${t.key}:refused`]]);
+});
+
+test('a form that is refused when its page is long gone stays, for the person to see (I5)', async () => {
+  const w = world();
+  const a = w.program();
+  w.server.refusals.set('bad', 422);
+  w.net = 'refuse';
+  const t = a.tap('bad', { nav: true });
+  await w.clock.go(0);
+  assert.equal(t.result.kind, 'queued');
+  w.net = 'ok';
+  void a.outbox.flush(true);
+  await w.clock.go(0);
+  assert.deepEqual(states(w), [`${t.key}:refused`]);
+});
+
 test('a form\'s own page is its refusal', async () => {
   const w = world();
   const a = w.program();
@@ -417,6 +447,22 @@ test('B163, scenario 14: a flush stops when the person changes in its middle; th
   void a.outbox.flush(true);
   await w.clock.go(10);
   assert.deepEqual(bodies(w), ['1', '2', '3', '4', '5']);
+});
+
+test('R25: a page that was loaded before the session ended does not end the wait for a login, though it speaks for the first time', async () => {
+  const w = world();
+  const a = w.program();
+  await a.outbox.greet({ owner: 'A', since: w.clock.now() });
+  await w.clock.go(1_000);
+  const loaded = w.clock.now();
+  await w.clock.go(1_000);
+  w.server.session = '';
+  const t = a.tap('1');
+  await w.clock.go(10);
+  await a.outbox.greet({ owner: 'A', since: loaded });
+  void a.outbox.flush(true);
+  await w.clock.go(10);
+  assert.deepEqual([states(w), w.server.requests.length], [[`${t.key}:login`], 1]);
 });
 
 test('R25: "log in" that comes after the login does not hold the line: it answers a request of before', async () => {

@@ -211,3 +211,37 @@ test('an answer that nobody can tell the meaning of is told to its page at once,
   await w.clock.go(20_000);
   assert.deepEqual(bodies(w), ['2']);
 });
+
+test('a deploy that our own server tells of, with 503, never counts as stuck either', async () => {
+  for (const token of ['unavailable', 'released']) {
+    const w = world();
+    const a = w.program();
+    w.server.handle = async () => reply(503, { 'Idempotency-Status': token });
+    a.tap('1');
+    for (let i = 0; i < 20; i++) {
+      void a.outbox.flush(true);
+      await w.clock.go(61_000);
+    }
+    assert.deepEqual(states(w), ['k-1:waiting'], token);
+  }
+});
+
+test('W6: the hard limit is the first again after an answer, whatever it said', async () => {
+  const w = world();
+  const a = w.program();
+  const hangs = async () => {
+    const from = w.clock.now();
+    void a.outbox.flush(true);
+    do await w.clock.go(1_000);
+    while (w.entries()[0].state === 'sending');
+    return w.clock.now() - from;
+  };
+  w.net = 'blackhole';
+  a.tap('1');
+  assert.deepEqual([await hangs(), await hangs()], [25_000, 50_000]);
+  w.net = '502';
+  void a.outbox.flush(true);
+  await w.clock.go(0);
+  w.net = 'blackhole';
+  assert.equal(await hangs(), 25_000);
+});
