@@ -16,7 +16,7 @@ import (
 // asks it only where a key is present or required, after authentication has
 // run. An empty scope is an error: the guard then answers 500 and logs that it
 // stands outside authentication. A ScopeFunc refuses with an answer of its own
-// by returning a [*ProblemError].
+// by returning a [*ProblemError]. Its request's header, or [KeyInBody], has the key.
 type ScopeFunc func(*http.Request) (string, error)
 
 // Unscoped is the ScopeFunc of a service whose callers all share one space of

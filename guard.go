@@ -210,7 +210,11 @@ func (q *request) bid(fp Fingerprint) Claim {
 
 // askScope asks whose key this is, and refuses loudly where nobody can tell.
 func (q *request) askScope() (string, error) {
-	scope, err := q.g.scope(q.r)
+	r := q.r
+	if q.key != "" && len(r.Header[q.g.cfg.Header]) == 0 {
+		r = r.WithContext(context.WithValue(r.Context(), keyInBody{}, q.key))
+	}
+	scope, err := q.g.scope(r)
 	if err == nil && scope == "" {
 		err = errScopeMissing
 	}

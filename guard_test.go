@@ -185,6 +185,43 @@ func TestAScopeFunctionCanRefuseInItsOwnWords(t *testing.T) {
 	}
 }
 
+func TestAScopeFunctionKnowsTheKeyWhereverItStands(t *testing.T) {
+	var header, body string
+	guard, err := onceward.New(memstore.New(memstore.Config{}), func(r *http.Request) (string, error) {
+		header, body = r.Header.Get("Idempotency-Key"), onceward.KeyInBody(r.Context())
+		return "u", nil
+	}, onceward.Config{KeyFrom: func(r *http.Request) (string, error) {
+		text, err := io.ReadAll(r.Body)
+		return string(text), err
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer guard.Close(context.Background())
+	for _, c := range []struct {
+		name, header, body string
+		r                  *http.Request
+	}{
+		{"header", "k1", "", request("k1", "")},
+		{"header and field", "k2", "", request("k2", "_key=k2", "Content-Type", "application/x-www-form-urlencoded")},
+		{"field", "", "k3", request("", "a=1&_key=k3", "Content-Type", "application/x-www-form-urlencoded")},
+		{"KeyFrom", "", "k4", request("", "k4")},
+	} {
+		header, body = "", ""
+		w := httptest.NewRecorder()
+		guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if k := onceward.KeyInBody(r.Context()); k != "" {
+				t.Errorf("%s: the handler is told %q", c.name, k)
+			}
+			created(w, r)
+		})).ServeHTTP(w, c.r)
+		want(t, w, 201, "executed")
+		if header != c.header || body != c.body {
+			t.Errorf("%s: header %q, body %q", c.name, header, body)
+		}
+	}
+}
+
 func TestRequestsWithoutAKeyPassUntouchedUnlessOneIsRequired(t *testing.T) { // B053
 	r := newRig(t, nil, onceward.Config{}, created)
 	for range 2 {

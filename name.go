@@ -2,6 +2,7 @@ package onceward
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -40,6 +41,17 @@ func (q *request) findKey() (found bool, err error) {
 		return q.keyFromFunc()
 	}
 	return false, nil
+}
+
+// keyInBody is the context's place for [KeyInBody].
+type keyInBody struct{}
+
+// KeyInBody is the key of the request that a [ScopeFunc] is asked about, where the
+// form field or Config.KeyFrom has told it. It is "" where the header has, which
+// the ScopeFunc can read, and everywhere outside a ScopeFunc.
+func KeyInBody(ctx context.Context) string {
+	key, _ := ctx.Value(keyInBody{}).(string)
+	return key
 }
 
 // checkField holds the form field against the header: two names for one

@@ -225,11 +225,34 @@ test('W10: what shapes the answer is sent again too; credentials are not kept', 
   assert.deepEqual([h.get('hx-target'), h.get('accept'), h.get('authorization'), h.get('outbox-el')], ['task-5', 'text/html', null, null]);
 });
 
-test('a first send has all headers that the page gave it', async () => {
+test('4.1: a first send has all headers that the page gave it, but for those of the announcement', async () => {
   const w = world();
-  w.program().tap('x', { headers: [['authorization', 'Bearer s']] });
+  w.program().tap('x', { headers: [['authorization', 'Bearer s'], ['outbox-label', 'milk'], ['outbox-owner', 'B'], ['Outbox-El', 'row']] });
   await w.clock.go(0);
-  assert.equal(w.server.requests[0].headers.get('authorization'), 'Bearer s');
+  const h = w.server.requests[0].headers;
+  assert.deepEqual([h.get('authorization'), h.get('outbox-owner'), h.get('outbox-label'), h.get('outbox-el')], ['Bearer s', 'A', null, null]);
+});
+
+test('3: each send says which page it comes from, as the page\'s own would', async () => {
+  const w = world();
+  const a = w.program();
+  const seen = /** @type {string[]} */ ([]);
+  w.watch = (_, init) => seen.push(init.referrer);
+  w.net = 'refuse';
+  a.tap('x', { referrer: 'https://app.test/today' });
+  await w.clock.go(0);
+  void a.outbox.flush(true);
+  await w.clock.go(0);
+  assert.deepEqual(seen, ['https://app.test/today', 'https://app.test/today']);
+});
+
+test('a long answer is not carried to every page', async () => {
+  const w = world({ config: { maxHTML: 20 } });
+  const a = w.program();
+  for (const body of ['short', 'x'.repeat(30)]) a.tap(body);
+  await w.clock.go(0);
+  const events = w.told.flatMap((m) => m.events).filter((e) => e.kind === 'delivered');
+  assert.deepEqual(events.map((e) => e.html), ['<li>short</li>', '']);
 });
 
 test('W28: after a 504 that had acted, 409 in-progress waits for its Retry-After and the line goes on', async () => {
@@ -295,6 +318,36 @@ test('a refusal that came later stays until the person decides, whatever the for
   assert.deepEqual(states(w), [`${t.key}:refused`]);
   assert.equal(await a.decide.discard(t.key), 'discarded');
   assert.deepEqual([w.entries(), w.disk.bodies.size], [[], 0]);
+});
+
+test('a refusal is settled by no other address, and by nobody else (I5, I6)', async () => {
+  const w = world();
+  const a = w.program();
+  w.server.refusals.set('bad', 422);
+  const t = a.tap('bad', { el: 'add' });
+  await w.clock.go(0);
+  for (const more of [{ url: 'https://app.test/notes' }, { method: 'PUT' }]) a.tap('good', { el: 'add', ...more });
+  await w.clock.go(0);
+  assert.deepEqual(states(w), [`${t.key}:refused`]);
+  await a.outbox.greet({ owner: 'B', since: w.clock.now() });
+  w.server.session = 'B';
+  a.tap('B\'s', { el: 'add', owner: 'B' });
+  await w.clock.go(0);
+  assert.deepEqual([bodies(w), states(w)], [['good', 'good', 'B\'s'], [`${t.key}:refused`]]);
+});
+
+test('a form that is refused when its page is long gone stays, for the person to see (I5)', async () => {
+  const w = world();
+  const a = w.program();
+  w.server.refusals.set('bad', 422);
+  w.net = 'refuse';
+  const t = a.tap('bad', { nav: true });
+  await w.clock.go(0);
+  assert.equal(t.result.kind, 'queued');
+  w.net = 'ok';
+  void a.outbox.flush(true);
+  await w.clock.go(0);
+  assert.deepEqual(states(w), [`${t.key}:refused`]);
 });
 
 test('a form\'s own page is its refusal', async () => {
@@ -396,6 +449,22 @@ test('B163, scenario 14: a flush stops when the person changes in its middle; th
   assert.deepEqual(bodies(w), ['1', '2', '3', '4', '5']);
 });
 
+test('R25: a page that was loaded before the session ended does not end the wait for a login, though it speaks for the first time', async () => {
+  const w = world();
+  const a = w.program();
+  await a.outbox.greet({ owner: 'A', since: w.clock.now() });
+  await w.clock.go(1_000);
+  const loaded = w.clock.now();
+  await w.clock.go(1_000);
+  w.server.session = '';
+  const t = a.tap('1');
+  await w.clock.go(10);
+  await a.outbox.greet({ owner: 'A', since: loaded });
+  void a.outbox.flush(true);
+  await w.clock.go(10);
+  assert.deepEqual([states(w), w.server.requests.length], [[`${t.key}:login`], 1]);
+});
+
 test('R25: "log in" that comes after the login does not hold the line: it answers a request of before', async () => {
   for (const session of ['', 'B']) {
     const w = world();
@@ -437,7 +506,8 @@ test('an old page of A, however often it speaks, does not make A the one who is 
 test('a login stops the flush at once, even if the store cannot take note of it', async () => {
   const w = world();
   const a = w.program();
-  await a.outbox.greet({ owner: 'A', since: w.clock.now() });
+  const before = w.clock.now();
+  await a.outbox.greet({ owner: 'A', since: before });
   w.net = 'refuse';
   a.tap('1');
   a.tap('2');
@@ -450,6 +520,7 @@ test('a login stops the flush at once, even if the store cannot take note of it'
   };
   await assert.rejects(a.outbox.forget());
   w.breakStore = null;
+  await a.outbox.greet({ owner: 'A', since: before }); // the page that was there before
   await w.clock.go(60_000);
   void a.outbox.flush(true);
   await w.clock.go(60_000);

@@ -2,7 +2,7 @@
 // How long the line waits, and when a person is told that it is stuck.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { world } from './sim.js';
+import { reply, world } from './sim.js';
 import { nextKick } from './waits.js';
 
 /** @param {any} w */
@@ -120,6 +120,7 @@ test('B154, R22: back-off with full jitter up to 60 s before a person, 15 min wi
     }
     assert.ok(tries >= least && tries < 200, `${tries} tries in an hour`);
     assert.ok(Math.max(...gaps) <= (visible ? 60_000 : 900_000));
+    assert.ok(Math.max(...gaps) > (visible ? 30_000 : 300_000), 'it does not grow as far');
   }
 });
 
@@ -179,4 +180,68 @@ test('4.6: while anything of the person is unsent, a page that is seen kicks at 
   ])) {
     assert.equal(nextKick(entries, 'A', at, 5_000, asked), ms, JSON.stringify([entries, at, asked]));
   }
+});
+
+test('4.6: an acknowledged answer ends the back-off of those behind it', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = 'refuse';
+  a.tap('1');
+  a.tap('2');
+  await w.clock.go(0);
+  // As one that was the head before: a person had the first sent again.
+  Object.assign(w.disk.entries.get('k-2'), { tries: 6, nextAt: w.clock.now() + 50_000 });
+  w.net = 'ok';
+  await w.clock.go(2_000); // the first one's own is over
+  void a.outbox.flush();
+  await w.clock.go(0);
+  assert.deepEqual(bodies(w), ['1', '2']);
+});
+
+test('an answer that nobody can tell the meaning of is told to its page at once, however long the next one takes', async () => {
+  const w = world();
+  const a = w.program();
+  const handle = w.server.handle;
+  w.server.handle = async (u, i, h) => (i.headers.get('Idempotency-Key') === 'k' ? reply(409, { 'Idempotency-Status': 'outcome-unknown' }) : handle(u, i, { ...h, ms: 7_000 }));
+  w.net = 'late';
+  const t = a.tap('1', { key: 'k' });
+  a.tap('2');
+  await w.clock.go(2_000);
+  assert.equal(t.result?.kind, 'queued');
+  await w.clock.go(20_000);
+  assert.deepEqual(bodies(w), ['2']);
+});
+
+test('a deploy that our own server tells of, with 503, never counts as stuck either', async () => {
+  for (const token of ['unavailable', 'released']) {
+    const w = world();
+    const a = w.program();
+    w.server.handle = async () => reply(503, { 'Idempotency-Status': token });
+    a.tap('1');
+    for (let i = 0; i < 20; i++) {
+      void a.outbox.flush(true);
+      await w.clock.go(61_000);
+    }
+    assert.deepEqual(states(w), ['k-1:waiting'], token);
+  }
+});
+
+test('W6: the hard limit is the first again after an answer, whatever it said', async () => {
+  const w = world();
+  const a = w.program();
+  const hangs = async () => {
+    const from = w.clock.now();
+    void a.outbox.flush(true);
+    do await w.clock.go(1_000);
+    while (w.entries()[0].state === 'sending');
+    return w.clock.now() - from;
+  };
+  w.net = 'blackhole';
+  a.tap('1');
+  assert.deepEqual([await hangs(), await hangs()], [25_000, 50_000]);
+  w.net = '502';
+  void a.outbox.flush(true);
+  await w.clock.go(0);
+  w.net = 'blackhole';
+  assert.equal(await hangs(), 25_000);
 });

@@ -9,9 +9,9 @@
 export const secondTap = 500;
 
 /**
- * @param {{newKey: () => string, keyField: string, now?: () => number}} parts
+ * @param {{newKey: () => string, newId?: () => string, keyField: string, now?: () => number}} parts
  */
-export function createIntents({ newKey, keyField, now = Date.now }) {
+export function createIntents({ newKey, newId = newKey, keyField, now = Date.now }) {
   /** The newest unanswered wish of each row; a row without an id stands for itself. @type {Map<any, Wish>} */
   const wishes = new Map();
   /** @type {{at: number, type: string, el: any, name: string}[]} */
@@ -34,10 +34,10 @@ export function createIntents({ newKey, keyField, now = Date.now }) {
       const last = wishes.get(row);
       if (last?.pairs && !last.closed && last.method === method && last.url === url && content(last.pairs, idFields) === content(pairs, idFields)) {
         const before = last.pairs;
-        for (const f of idFields) last.ids[f] ??= before.find(([name]) => name === f)?.[1] ?? newKey();
+        for (const f of idFields) last.ids[f] ??= before.find(([name]) => name === f)?.[1] ?? newId();
         return last;
       }
-      const ids = Object.fromEntries(idFields.map((f) => [f, newKey()]));
+      const ids = Object.fromEntries(idFields.map((f) => [f, newId()]));
       const wish = { key: newKey(), method, url, pairs, ids, closed: false };
       wishes.set(row, wish);
       return wish;

@@ -4,4 +4,6 @@
 
 import { attach } from './worker.js';
 
-attach(self, { kill: true });
+const worker = /** @type {any} */ (self);
+const outbox = attach(worker, { kill: true });
+worker.addEventListener('activate', () => void outbox.flush(true).then(() => worker.registration.unregister()));

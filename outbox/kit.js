@@ -97,7 +97,10 @@ const stateOf = (e) => stateName(e, seen().login);
 const text = makeStatus('text');
 const enter = loginLink();
 const look = button('look', open);
-const shut = button('close', () => told(false));
+const shut = button('close', () => {
+  bar.hidden = !unsaved; // until there is something else to say
+  told(false);
+});
 const bar = make('section', 'strip', text, make('div', 'buttons', enter, look, shut));
 Object.assign(bar, { id: 'outbox-strip', ariaLabel: say('title'), hidden: true });
 // For what the page has at its bottom, and for the last line of its text.
@@ -118,7 +121,7 @@ function drawStrip() {
   bar.dataset.state = parts[0]?.name ?? '';
   enter.hidden = !config.login || !parts.some((p) => p.name === 'login');
   look.hidden = !entries().length || parts.every((p) => p.name === 'sending');
-  shut.hidden = !unsaved;
+  shut.hidden = !/unsaved|foreign/.test(bar.dataset.state);
   // Two sentences are what fits; the list has the rest.
   const next = parts.slice(0, 2).map((p) => say(p.name, p.n)).join('\u00a0· ');
   if (next === line) return;

@@ -118,6 +118,15 @@ if (!SEED) {
     test(name, async () => held(await result));
   }
 
+  // So seldom by chance that it has a life of its own.
+  const resent = [{ do: 'browser', kind: 'firefox' }, { do: 'open' }, { do: 'fault', how: ['blackhole'] }, { do: 'tap', tab: 0, nav: true }, { do: 'login', tab: 1, who: 'B', unseen: true }, { do: 'wait', ms: 100 }, { do: 'die', after: 0 }, { do: 'kick', tab: 0 }, { do: 'wait', ms: 5_000 }];
+  const [kept, unread] = ['', 'the owner in a form’s key'].map((mutant) => run({ seeds: from1(5), steps: resent, mutant, whole: true }));
+  test('a form that Firefox sends again by itself is not done as whoever has logged in meanwhile; a server that does not read the owner in its key is found out', async () => {
+    held(await kept);
+    const { failure } = await unread;
+    assert.match(failure?.error ?? 'nobody has noticed', /foreign|doubled/);
+  });
+
   const kinds = ['chromium', 'firefox', 'webkit'];
   const after = { do: 'wait', ms: 15_000 };
   const scenarios = {

@@ -5,9 +5,12 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"net/http"
+	"strings"
 
 	"github.com/onceward/onceward"
 )
+
+const tagLength = 22
 
 // Tag is an account's opaque name for the browser: the page carries it, entries
 // are stored and sent under it. It is an HMAC of the scope under secret, so it
@@ -32,7 +35,13 @@ func Tag(secret []byte, scope string) string {
 // The first secret makes tags; the others are former ones, whose tags stay valid:
 // without them a rotation would park every waiting entry for ever. A request
 // with Outbox-Attempt and no Outbox-Owner has lost its owner on the way and gets
-// 412 too; one with neither (a plain form, a client of an API) passes.
+// 412 too.
+//
+// A plain form has no such headers when no worker takes it, and when Firefox sends
+// it again by itself because its worker has ended. So the scripts write the owner
+// into the form's key, after a tilde, and a request with neither header is judged
+// by that. One whose key names no owner (a form that the server has named, a client
+// of an API) passes.
 //
 // Owned panics without a secret or with an empty one. The function is safe for
 // concurrent use if scope is.
@@ -54,7 +63,11 @@ func Owned(scope onceward.ScopeFunc, secrets ...[]byte) onceward.ScopeFunc {
 		}
 		tags := r.Header.Values(HeaderOwner)
 		if len(tags) == 0 && len(r.Header.Values(HeaderAttempt)) == 0 {
-			return s, nil
+			tag := tagInKey(r)
+			if tag == "" {
+				return s, nil
+			}
+			tags = []string{tag}
 		}
 		if len(tags) == 1 {
 			for _, secret := range own {
@@ -73,4 +86,17 @@ func Owned(scope onceward.ScopeFunc, secrets ...[]byte) onceward.ScopeFunc {
 			},
 		}
 	}
+}
+
+// tagInKey is the owner that the scripts have named in the request's key, "" if
+// there is none.
+func tagInKey(r *http.Request) string {
+	key := onceward.KeyInBody(r.Context())
+	if key == "" {
+		key = r.Header.Get("Idempotency-Key") // the scripts' own, whatever others are called
+	}
+	if _, tag, ok := strings.Cut(key, "~"); ok && len(tag) == tagLength {
+		return tag
+	}
+	return ""
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -89,6 +90,64 @@ func TestAnEntryIsOnlySentAsItsOwner(t *testing.T) {
 		if p.Status != 412 || p.Header.Get("Outbox-Status") != "owner" || p.Header.Get("Outbox-Owner") != anna {
 			t.Errorf("%s: %+v", c.name, p)
 		}
+	}
+}
+
+// G13, B161: a form that a browser sends by itself has its owner in its key alone.
+func TestAFormThatTheBrowserSendsByItselfIsOnlyDoneAsItsOwner(t *testing.T) {
+	a := newApp(t)
+	anna, before := outbox.Tag(secret, "anna"), outbox.Tag(oldSecret, "anna")
+	multipart := func(key string) (string, string) {
+		return "multipart/form-data; boundary=b", "--b\r\nContent-Disposition: form-data; name=\"_key\"\r\n\r\n" + key + "\r\n--b--\r\n"
+	}
+	form := func(key string) (string, string) {
+		return "application/x-www-form-urlencoded", "text=x&_key=" + url.QueryEscape(key)
+	}
+	for i, c := range []struct {
+		name, user, key, header string
+		body                    func(string) (string, string)
+		status                  int
+	}{
+		{"as its owner", "anna", "f0~" + anna, "", form, 303},
+		{"as its owner, once more", "anna", "f0~" + anna, "", form, 303},
+		{"as another", "boris", "f0~" + anna, "", form, 412},
+		{"with a file, as its owner", "anna", "f1~" + anna, "", multipart, 303},
+		{"with a file, as another", "boris", "f1~" + anna, "", multipart, 412},
+		{"under a secret that is none any more", "anna", "f2~" + before, "", form, 412},
+		{"a key of the server's own", "boris", "f3", "", form, 303},
+		{"of something that is no tag", "boris", "f4~" + anna[1:], "", form, 303},
+		{"not announced, by a script: in the header", "boris", "", "f5~" + anna, form, 412},
+		{"not announced, by a script of its owner", "anna", "", "f5~" + anna, form, 303},
+	} {
+		kind, body := c.body(c.key)
+		if c.header != "" {
+			body = "text=x"
+		}
+		r, err := http.NewRequest("POST", a.URL+"/tasks", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", kind)
+		r.Header.Set("X-User", c.user)
+		r.Header.Set("Sec-Fetch-Mode", "navigate")
+		if c.header != "" {
+			r.Header.Set("Idempotency-Key", c.header)
+		}
+		res, err := http.DefaultTransport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		page, _ := io.ReadAll(res.Body)
+		res.Body.Close()
+		if res.StatusCode != c.status {
+			t.Errorf("%d, %s: %d", i, c.name, res.StatusCode)
+		}
+		if c.status == 412 && !strings.Contains(string(page), "made under another account") {
+			t.Errorf("%d, %s: the person reads %q", i, c.name, page)
+		}
+	}
+	if n := a.done.Load(); n != 5 {
+		t.Errorf("done %d times", n)
 	}
 }
 

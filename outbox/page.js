@@ -34,15 +34,18 @@ let whose = owner ?? '';
 const since = Date.now();
 
 // randomUUID is missing on plain http, as in a school's own network.
-const newKey = () =>
+const newId = () =>
   crypto.randomUUID?.() ?? [...crypto.getRandomValues(new Uint8Array(16))].map((b) => b.toString(16).padStart(2, '0')).join('');
+// A form that no worker takes, or that the browser sends again by itself, says
+// nowhere else whose it is.
+const newKey = () => newId() + (/^[\w-]{1,99}$/.test(owner ?? '') ? '~' + owner : '');
 
 const workers = navigator.serviceWorker;
 const controlled = () => !!workers?.controller;
 const able = !!navigator.locks && !!globalThis.indexedDB;
 const after = (/** @type {number} */ ms) => new Promise((ok) => setTimeout(ok, ms));
 
-const intents = createIntents({ newKey, keyField: cfg.keyField });
+const intents = createIntents({ newKey, newId, keyField: cfg.keyField });
 const asker = createAsker({ owner: owner ?? '', cfg, intents });
 const flights = createFlights({ cfg, send, find, say, put, answered: intents.answered, expect });
 
@@ -62,6 +65,8 @@ let here;
 let lasting;
 let tries = 0;
 let asked = false;
+// The worker takes nothing any more.
+let off = false;
 
 class Outbox extends EventTarget {
   snapshot = { ...summary([], whose, since, cfg.softLimit), stored: true, controlled: controlled() };
@@ -91,7 +96,7 @@ class Outbox extends EventTarget {
    * @returns {Promise<Response>}
    */
   async fetch(url, { label = '', el = '', coalesce, ...init } = {}) {
-    if (!owner || !changes((init.method ?? '').toUpperCase()) || !(controlled() || able)) return fetch(url, init);
+    if (!owner || off || !changes((init.method ?? '').toUpperCase()) || !(controlled() || able)) return fetch(url, init);
     const headers = new Headers(init.headers);
     const key = headers.get('Idempotency-Key') ?? newKey();
     const asker = document.getElementById(el) ?? document.documentElement;
@@ -192,6 +197,7 @@ function hear(m) {
   if (m?.type === 'outbox-placed') flights.placed(m.key);
   if (m?.type !== 'outbox') return;
   ({ entries, stored } = m);
+  off ||= m.off;
   asked = !stored;
   whose = owner ?? m.owner ?? '';
   heard();
@@ -257,7 +263,7 @@ const page = {
   /** @param {import('./types.js').Asking} a */
   ask(a) {
     const asked = asker.ask(a);
-    if (asked) asked.announce &&= controlled() || able;
+    if (asked) asked.announce &&= !off && (controlled() || able);
     return asked;
   },
   /**

@@ -79,6 +79,7 @@ export function createBrowser({ kind, seed, mutant = '', config = {}, judge = {}
   server.retention = cfg.retention + 60_000;
   server.guarded = mutant !== 'guard';
   server.owned = mutant !== 'the server’s owner check';
+  server.readsKey = mutant !== 'the owner in a form’s key';
   /** @type {Promise<any>} */
   let queue = Promise.resolve();
   let keys = 0;
@@ -452,9 +453,12 @@ export function createBrowser({ kind, seed, mutant = '', config = {}, judge = {}
     }
 
     function decidedKey() {
-      b.decided.add(`k${++keys}`);
-      return `k${keys}`;
+      const key = newKey();
+      b.decided.add(key);
+      return key;
     }
+
+    const newKey = () => `k${++keys}~${owner}`;
 
     const local = () => (engine ??= createOutbox({ store: me.store, locks: me.locks, fetch: me.fetch, config, visible: () => tab.visible, tell: share }));
 
@@ -599,7 +603,7 @@ export function createBrowser({ kind, seed, mutant = '', config = {}, judge = {}
       /** @param {{nav?: boolean, bad?: boolean, again?: boolean, group?: string, big?: boolean}} how */
       tap({ nav = false, bad = false, again = false, group = '', big = false }) {
         const last = again && b.taps.findLast((t) => t.tab === tab && !t.told.length && !t.nav);
-        const key = last ? last.key : `k${++keys}`;
+        const key = last ? last.key : newKey();
         const body = last ? last.body : `_key=${key}&text=${bad ? 'bad' : 'x'}${big ? 'x'.repeat(cfg.bigBody) : ''}`;
         if (!owner) return; // nothing is announced then
         if (bad) server.refusals.set(body, 422);

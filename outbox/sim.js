@@ -117,6 +117,8 @@ export function fakeServer(clock) {
     /** without these it is a wrong server, which tests must find out */
     guarded: true,
     owned: true,
+    /** whether it reads a form's owner in its key */
+    readsKey: true,
     /** every name that was ever answered for good, by owner and key */
     acknowledged: new Set(),
     /** @type {{key: string, owner: string, session: string, body: string, url: string, at: number}[]} */
@@ -140,7 +142,9 @@ export function fakeServer(clock) {
       const owner = h.get('Outbox-Owner');
       server.requests.push({ key, owner, attempt: h.get('Outbox-Attempt'), age: h.get('Outbox-Age'), body, at: clock.now(), url, headers: h });
       if (!session) return reply(401, { 'Outbox-Status': 'auth' });
-      if (server.owned && owner !== session && (owner || h.get('Outbox-Attempt'))) return reply(412, { 'Outbox-Status': 'owner', 'Outbox-Owner': session });
+      // A form that the browser sends by itself says whose it is in its key alone.
+      const whose = owner ?? (h.get('Outbox-Attempt') ? '' : ((server.readsKey && /~(\w+)$/.exec(key ?? '')?.[1]) || session));
+      if (server.owned && whose !== session) return reply(412, { 'Outbox-Status': 'owner', 'Outbox-Owner': session });
       if (Number(h.get('Outbox-Age')) * 1000 > server.retention) return reply(410, { 'Outbox-Status': 'expired' });
       const id = session + '\n' + key;
       let known = server.guarded ? records.get(id) : undefined;

@@ -288,12 +288,8 @@ function verdict(b, j) {
     must((bodies.get(r.key) ?? r.body) === r.body, `I2: ${r.key} had two bodies`);
     bodies.set(r.key, r.body);
   }
-  // Firefox's own re-send knows nothing of whom the page was made for; a form on a
-  // page of somebody who is not signed in any more goes as that of who is.
-  const direct = (/** @type {string} */ key) => b.taps.some((t) => t.key === key && t.odd && t.nav);
-  for (const { key, session } of effects) {
-    const same = effects.filter((x) => x.key === key && (x.session === session || !direct(key)));
-    must(b.decided.has(key) || same.length === 1, `doubled: ${key}`);
+  for (const { key } of effects) {
+    must(b.decided.has(key) || effects.filter((x) => x.key === key).length === 1, `doubled: ${key}`);
   }
   const last = new Map();
   for (const e of effects) {
@@ -301,7 +297,7 @@ function verdict(b, j) {
     const taps = b.taps.filter((t) => t.key === e.key);
     const [tap] = taps;
     must(tap, `${e.key}: nobody asked for it`);
-    must(e.session === tap.owner || direct(e.key), `foreign: ${e.key} of ${tap.owner} was done as ${e.session}`);
+    must(e.session === tap.owner, `foreign: ${e.key} of ${tap.owner} was done as ${e.session}`);
     if (j.left.has(e.key) || taps.some((t) => t.odd)) continue;
     must(j.seqs.get(e.key) > (last.get(e.session) ?? 0), `reordered: ${e.key}`);
     last.set(e.session, j.seqs.get(e.key));

@@ -17,7 +17,7 @@ import { respond } from './respond.js';
  * @property {RegExp | string} [deny] paths that are never taken, besides the built-in ones
  * @property {RegExp | string} [auth] paths where a POST may change who is signed in, besides the built-in ones
  * @property {boolean} [takeOver] be installed and take the open pages at once; true unless said otherwise
- * @property {boolean} [kill] take nothing new, send what is left, and be gone
+ * @property {boolean} [kill] take nothing new, and send what is left
  * @property {import('./types.js').Store} [store] in IndexedDB's place, for tests
  */
 
@@ -64,7 +64,7 @@ export function attach(worker, options) {
   on('activate', (event) => {
     if (cfg.takeOver) event.waitUntil(worker.clients.claim());
     // Not waited for: requests are held back until the activation is over.
-    void outbox.flush(true).then(() => cfg.kill && registration.unregister());
+    void outbox.flush(true);
   });
 
   on('fetch', (event) => {
@@ -119,7 +119,7 @@ export function attach(worker, options) {
   async function kick({ owner, since = 0, headers, reset, tell, small }, client) {
     if (owner != null) await outbox.greet({ owner, since, headers });
     if (tell) await outbox.announce();
-    else client?.postMessage(await outbox.state());
+    else client?.postMessage({ ...(await outbox.state()), off: cfg.kill });
     if (tell !== 'only') await outbox.flush(reset, small);
   }
 

@@ -21,6 +21,8 @@ function scope(options = {}, search = '') {
     /** @type {string[]} */
     sent: [],
     /** @type {any[]} */
+    referrers: [],
+    /** @type {any[]} */
     told: [],
     /** @type {string[]} */
     tags: [],
@@ -39,8 +41,9 @@ function scope(options = {}, search = '') {
         match: async () => w.cached,
       },
       skipWaiting: () => w.calls.push('skipWaiting'),
-      fetch: (/** @type {any} */ url) => {
+      fetch: (/** @type {any} */ url, /** @type {any} */ init) => {
         w.sent.push(String(url.url ?? url));
+        w.referrers.push(init?.referrer);
         return w.net(String(url));
       },
       addEventListener: (/** @type {string} */ type, /** @type {(e: any) => void} */ fn) => (listeners[type] ??= []).push(fn),
@@ -107,6 +110,15 @@ test('a form\'s navigation is answered with a redirect', async () => {
   const e = w.fetch({ mode: 'navigate', url: `${origin}/tasks${fragment({ key: 'k', owner: 'A', back: '/today' })}` });
   const r = await e.answer;
   assert.deepEqual([r.status, r.headers.get('Location'), w.sent], [303, `${origin}/today#outbox-`, [`${origin}/tasks`]]);
+});
+
+test('3, 4.1: the referrer is the page\'s own; where the browser does not tell it of a form, the page that the announcement names; never another site', async () => {
+  const w = scope();
+  const form = `${origin}/tasks${fragment({ key: 'k', owner: 'A', back: '/today?x' })}`;
+  for (const [i, referrer] of ['', 'https://other.test/', `${origin}/list`].entries()) {
+    await w.fetch({ mode: 'navigate', url: form.replace('=k.', `=k${i}.`), referrer }).answer;
+  }
+  assert.deepEqual(w.referrers, ['/today?x', '/today?x', `${origin}/list`]);
 });
 
 test('W22, R22, 0.4: a sync event fails while anything is left, and each reminder has a tag of its own', async () => {
@@ -211,7 +223,7 @@ test('the page\'s configuration comes with the script\'s address', async () => {
   assert.equal(w.fetch({ ...mine, url: `${origin}/pay/1` }).answer, undefined);
 });
 
-test('the kill switch: nothing new, what is left is sent, then it is gone', async () => {
+test('the kill switch: nothing new, what is left is sent, and pages are told to ask the worker for nothing more', async () => {
   const before = scope();
   before.net = async () => reply(502);
   await Promise.all(before.fetch(mine).work);
@@ -220,5 +232,10 @@ test('the kill switch: nothing new, what is left is sent, then it is gone', asyn
   w.fire('activate');
   await drain();
   await drain();
-  assert.deepEqual([w.sent, before.disk.entries.size, w.calls.includes('unregister')], [[`${origin}/tasks`], 0, true]);
+  // An application's own worker has other work, and stays.
+  assert.deepEqual([w.sent, before.disk.entries.size, w.calls.includes('unregister')], [[`${origin}/tasks`], 0, false]);
+  const page = { postMessage: (/** @type {any} */ m) => w.told.push(m) };
+  w.told.length = 0;
+  await Promise.all(w.fire('message', { data: { type: 'flush' }, source: page }).work);
+  assert.equal(w.told[0].off, true);
 });

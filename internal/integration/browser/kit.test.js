@@ -345,6 +345,24 @@ for (const engine of /** @type {const} */ (['chromium', 'firefox', 'webkit'])) {
       await stripSays(null);
     });
 
+    test('that another account\'s changes wait can be closed, and stays so until there is something else to say', async () => {
+      await show();
+      await tab.eval(() => /** @type {any} */ (window).outbox.show([], { foreign: 2 }));
+      await stripSays('Здесь ждут изменения из другого аккаунта');
+      await tab.click('#outbox-strip [data-act=close]');
+      const seen = () => tab.visible('#outbox-strip');
+      await tab.waitFor('it is closed', () => !document.querySelector('#outbox-strip')?.checkVisibility());
+      await tab.eval(() => /** @type {any} */ (window).outbox.show([], { foreign: 3 }));
+      assert.equal(await seen(), false);
+      await show(entry('a', 'waiting'));
+      await stripSays('Одно изменение ждёт сети');
+      assert.equal(await tab.visible('#outbox-strip [data-act=close]'), false);
+      await tab.eval(() => /** @type {any} */ (window).outbox.show([], { foreign: 2 }));
+      await stripSays('Здесь ждут изменения из другого аккаунта');
+      await show();
+      await stripSays(null);
+    });
+
     test('a refused form is filled in as it was sent: boxes, choices and all', async () => {
       await tab.eval(() => {
         /** @type {Element} */ (document.querySelector('#add')).innerHTML = `<input type="hidden" name="_key" value="x"><input name="text" value="as it is">

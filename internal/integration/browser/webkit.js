@@ -157,7 +157,9 @@ async function newSession() {
         current = handle;
         fresh = false;
       } else {
-        ({ handle } = await inWindow(current, at => at('POST', '/window/new', { type: 'tab' })));
+        // A tab beside the first one is never shown, and what is pressed in it is
+        // waited for without an end. A window is.
+        ({ handle } = await inWindow(current, at => at('POST', '/window/new', { type: 'window' })));
       }
       return new Tab(rawTab(handle, inWindow));
     },

@@ -103,8 +103,8 @@ func (s *shelf) file(w http.ResponseWriter, r *http.Request) {
 func tap(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }
 
 // pieces are the forms. The one for notes replaces itself, as many pages of htmx
-// do; "both" has a request of its own on the form and on its button, and "events"
-// two triggers, of which one bubbles up from its field.
+// do; "both" has a request of its own on the form and on its button, and "events" has
+// one on its field and one on itself, which the field's keystroke bubbles up to.
 var pieces = template.Must(template.New("").Funcs(template.FuncMap{"key": rand.Text}).Parse(`
 {{define "form"}}<form id="note" method="post" action="/notes" hx-post="/notes" hx-swap="outerHTML">
 <input type="hidden" name="_key" value="{{key}}" autocomplete="off"><input id="text" name="text"><button id="add">Add</button></form>
@@ -113,6 +113,7 @@ var pieces = template.Must(template.New("").Funcs(template.FuncMap{"key": rand.T
 {{.Outbox}}{{if .Htmx}}<script src="/htmx.js" defer></script>{{end}}</head><body>
 {{template "form"}}
 <form id="both" hx-post="/notes" hx-swap="none"><input type="hidden" name="text" value="both"><button id="both-button" hx-post="/notes" hx-swap="none">Both</button></form>
+<form id="events" hx-post="/notes" hx-swap="none" hx-trigger="keyup"><input id="events-text" name="text" hx-post="/notes" hx-swap="none" hx-trigger="keyup"></form>
 <form id="plain" method="post" action="/notes"><input type="hidden" name="_key" value="{{key}}" autocomplete="off"><input id="plain-text" name="text"><button id="plain-button">Save</button></form>
 <form id="upload" method="post" action="/files" enctype="multipart/form-data"{{if .Marked}} data-outbox="on"{{end}}>
 <input type="hidden" name="_key" value="{{key}}" autocomplete="off"><input id="upload-text" name="text"><input id="upload-file" type="file" name="file"><button id="upload-button">Send</button></form>
