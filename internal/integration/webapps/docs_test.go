@@ -45,7 +45,7 @@ func TestThePageShowsTheCodeThatRuns(t *testing.T) {
 		}
 	}
 	pages.Hold(t, "outbox.md",
-		root+"examples/outbox/htmx/main.go", root+"examples/outbox/forms/main.go", root+"examples/outbox/worker/main.go",
+		root+"examples/outbox/start/main.go", root+"examples/outbox/forms/main.go", root+"examples/outbox/worker/main.go",
 		root+"examples/outbox/worker/sw.js", root+"examples/outbox/fetch/server.js", root+"examples/outbox/fetch/app.js")
 	page := read(t, "docs/outbox.md")
 	if blocks := strings.Count(page, "```html\n"); blocks != 1 || !strings.Contains(page, "```html\n"+shown+"\n```") {
