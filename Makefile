@@ -39,6 +39,7 @@ shots: ## pictures of every state of the outbox's kit, ru and en, light and dark
 	@echo "$(SHOTS)/index.html"
 
 package: ## the browser's half for npm: onceward-outbox-VERSION.tgz
+	@$(SUITE) -install types
 	@go run ./internal/integration/cmd/npm
 
 demo: ## the same taps over the same bad network, without Onceward and with it (about two minutes; in Russian if LANG is)

@@ -3,12 +3,25 @@
 // has saved; that is all the browser's half asks of a server.
 //
 //   node examples/outbox/fetch/server.js [address]
-import { createHash } from 'node:crypto';
+import { createHash, createHmac, randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 
 const packaged = process.env.OUTBOX ?? new URL('../../../outbox/', import.meta.url).pathname; // or node_modules/@onceward/outbox/
-const files = { '/': ['text/html', 'index.html'], '/app.js': ['text/javascript', 'app.js'] };
+
+// docs: fetch: whose a note is
+/** Whose session it is; '' is nobody. Here there are no accounts, and everybody is one person. */
+const who = (request) => 'everybody';
+
+const secret = randomBytes(32); // in life kept, for what waits in a browser bears a tag made of it
+
+/** What the browser may know of a person; '' is nobody. */
+const tag = (person) => person && createHmac('sha256', secret).update(person).digest('base64url');
+
+function show(request, answer) {
+  const html = readFileSync(new URL('index.html', import.meta.url), 'utf8');
+  send(answer, 200, { 'Content-Type': 'text/html; charset=utf-8' }, html.replace('OWNER', tag(who(request))));
+}
 
 // docs: fetch: the server
 /** What was answered under each key, of each person: in life in the database, with the note. */
@@ -29,9 +42,10 @@ function save(person, key, body) {
 }
 
 function post(request, answer, body) {
-  const person = 'everybody'; // whose session it is
+  const person = who(request);
+  if (!person) return send(answer, 401, { 'Outbox-Status': 'auth' }); // log in again; it waits
   // An entry of somebody else, who used this browser before: not to be done now.
-  if (request.headers['outbox-owner'] !== person) return send(answer, 412, { 'Outbox-Status': 'owner' });
+  if (request.headers['outbox-owner'] !== tag(person)) return send(answer, 412, { 'Outbox-Status': 'owner' });
   const { status, said } = save(person, request.headers['idempotency-key'], body);
   // Saved, or refused for good: the browser may forget it. No other answer has this line.
   send(answer, status, { 'X-Saved': 'yes', 'Content-Type': 'application/json' }, JSON.stringify(said));
@@ -64,9 +78,9 @@ const server = createServer(async (request, answer) => {
     if (request.method === 'POST' && path === '/notes') return post(request, answer, Buffer.concat(parts));
     if (path.startsWith('/outbox/')) return scripts(path, answer);
     if (path === '/notes') return send(answer, 200, { 'Content-Type': 'application/json' }, JSON.stringify(notes.map(shown)));
-    const [type, name] = files[path] ?? [];
-    if (!name) return send(answer, 404, {});
-    send(answer, 200, { 'Content-Type': `${type}; charset=utf-8` }, readFileSync(new URL(name, import.meta.url)));
+    if (path === '/') return show(request, answer);
+    if (path !== '/app.js') return send(answer, 404, {});
+    send(answer, 200, { 'Content-Type': 'text/javascript; charset=utf-8' }, readFileSync(new URL('app.js', import.meta.url)));
   } catch (error) {
     if (request.complete) console.error(error);
     if (!answer.headersSent) send(answer, 500, {});

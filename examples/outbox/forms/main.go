@@ -30,6 +30,11 @@ var page = template.Must(template.New("").Parse(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>Guest book</title>
 {{.Outbox}}
+<script>
+document.addEventListener('outbox:delivered', () => { // what waited is written now
+  if (!document.activeElement?.value) location.reload(); // not under the fingers of somebody who writes
+});
+</script>
 </head><body>
 <form method="post" action="/entries" enctype="multipart/form-data" data-outbox="on">
   <input type="hidden" name="_key" value="{{call .Key}}">
@@ -59,7 +64,6 @@ type book struct {
 	outbox  template.HTML
 }
 
-// docs: forms: a handler
 func (b *book) write(w http.ResponseWriter, r *http.Request) {
 	e := &entry{Text: r.FormValue("text")}
 	if f, header, err := r.FormFile("picture"); err == nil {
@@ -81,19 +85,20 @@ func (b *book) write(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
-// docs: end
-
+// docs: forms: a name for each form
 func (b *book) show(w http.ResponseWriter, r *http.Request) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
-	// Key is called for each form, so that each has a name of its own.
+	// crypto/rand's Text: it is called for each form, so that each has a name of its own.
 	data := map[string]any{"Outbox": b.outbox, "Entries": b.entries, "Key": rand.Text}
 	if err := page.Execute(w, data); err != nil {
 		log.Print(err)
 	}
 }
+
+// docs: end
 
 // at finds the entry of a path; the lock is held. Nil: it has been answered.
 func (b *book) at(w http.ResponseWriter, r *http.Request) *entry {
@@ -130,10 +135,11 @@ func (b *book) picture(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(e.Picture)
 }
 
-// docs: forms: the wiring
+// docs: forms: nobody signs in
 // handler is the app with all that it needs to count a press once.
 func (b *book) handler(app http.Handler, secret []byte, kill bool) (http.Handler, error) {
-	guard, err := onceward.New(memstore.New(memstore.Config{}), outbox.Owned(onceward.Unscoped, secret), onceward.Config{})
+	guard, err := onceward.New(memstore.New(memstore.Config{}), // in life, a store that outlives the process
+		outbox.Owned(onceward.Unscoped, secret), onceward.Config{})
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,7 @@
 // Command htmx is a shopping list that counts each tap once, over any network:
-// htmx 2 or 4, a guard, and the outbox. Everybody signs in by a name, so that one
-// can see what becomes of a change when the session ends or somebody else takes
-// the phone.
+// htmx 2 or 4, photos too, a guard, and the outbox. Everybody signs in by a name, so
+// that one can see what becomes of a change when the session ends or somebody else
+// takes the phone.
 //
 //	go run ./examples/outbox/htmx
 //	go run ./examples/outbox/htmx -htmx 4
@@ -38,7 +38,6 @@ var (
 	htmx4 []byte
 )
 
-// docs: htmx: the page
 var page = template.Must(template.New("page").Parse(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>Shopping</title>
@@ -69,8 +68,6 @@ for (const type of ['added', 'outbox:queued']) {
     <input type="file" name="photo" aria-label="Photo" required><button>Send</button></form>
 </li>{{end}}
 `))
-
-// docs: end
 
 type item struct {
 	ID     int
@@ -111,7 +108,6 @@ func (l *list) auth(next http.Handler) http.Handler {
 	})
 }
 
-// docs: htmx: the wiring
 // handler is the app with all that it needs to count a tap once.
 func (l *list) handler(app http.Handler) (http.Handler, error) {
 	account := func(r *http.Request) (string, error) { return l.who(r), nil }
@@ -137,8 +133,6 @@ func (l *list) script(name string) template.HTML {
 	return outbox.Script(cfg)
 }
 
-// docs: end
-
 func (l *list) show(w http.ResponseWriter, r *http.Request) {
 	name := l.who(r)
 	l.mu.Lock()
@@ -154,7 +148,6 @@ func render(w http.ResponseWriter, name string, data any) {
 	}
 }
 
-// docs: htmx: a handler
 func (l *list) add(w http.ResponseWriter, r *http.Request) {
 	text := r.FormValue("text")
 	if text == "" {
@@ -169,8 +162,6 @@ func (l *list) add(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("HX-Trigger", "added")
 	render(w, "item", i)
 }
-
-// docs: end
 
 // change finds the item, has fn change it, and answers with its row.
 func (l *list) change(w http.ResponseWriter, r *http.Request, fn func(*item)) {

@@ -2,9 +2,10 @@
 // An example of examples/outbox behind a bad network, in one tab.
 import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
+import { copyFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { BadNetwork } from './fault.js';
-import { root, startProgram, startServer, until } from './processes.js';
+import { root, startProgram, startServer, tempFolder, until } from './processes.js';
 
 /** @param {Uint8Array} bytes */
 export const sha256 = bytes => createHash('sha256').update(bytes).digest('hex');
@@ -27,6 +28,16 @@ async function startNode() {
   return { url, output: program.output, kill: program.kill };
 }
 
+/**
+ * The program that docs/outbox.md has its reader paste: with its file and htmx in a
+ * folder of its own.
+ */
+export function startPasted() {
+  const cwd = tempFolder();
+  copyFileSync(join(root, 'examples/outbox/htmx/htmx2.min.js'), join(cwd, 'htmx.js'));
+  return startServer('example-start', [], { cwd });
+}
+
 export class Example {
   /**
    * @param {{url: string, output: () => string, kill: () => Promise<void>}} server
@@ -47,7 +58,14 @@ export class Example {
    * @param {string[]} [args]
    */
   static async open(browser, name, args = []) {
-    const server = name === 'fetch' ? await startNode() : await startServer(`example-${name}`, args);
+    return Example.before(name === 'fetch' ? await startNode() : await startServer(`example-${name}`, args), browser);
+  }
+
+  /**
+   * @param {{url: string, output: () => string, kill: () => Promise<void>}} server
+   * @param {import('./engines.js').Browser} browser
+   */
+  static async before(server, browser) {
     const network = await BadNetwork.before(server.url);
     const context = await browser.newContext();
     return new Example(server, network, context, await context.newTab());

@@ -1,11 +1,11 @@
 // @ts-check
-// The example with htmx of docs/outbox.md, through a network that loses the answers:
-// each tap has one effect, the strip comes and goes, and a photo arrives byte for
-// byte. ONCEWARD_BROWSERS=all drives it on every engine.
+// The program of docs/outbox.md and the example with htmx, through a network that loses
+// the answers: each tap has one effect, the strip comes and goes, and a photo arrives
+// byte for byte. ONCEWARD_BROWSERS=all drives it on every engine.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { open } from './engines.js';
-import { Example, photo, sha256, waiting } from './examples.js';
+import { Example, photo, sha256, startPasted, waiting } from './examples.js';
 import { until } from './processes.js';
 
 /** @type {import('./chromium.js').Chromium} */
@@ -101,8 +101,9 @@ for (const engine of process.env.ONCEWARD_BROWSERS === 'all' ? /** @type {const}
   });
 }
 
-test('htmx: a session that has ended asks for a login, another person sees nothing of it, and it is done for who made it', async () => {
-  const app = await Example.open(chromium, 'htmx');
+test('the program to paste: what is tapped while the server is stopped is done once it is back; a session that has ended asks for a login, another person sees nothing of it, and it is done for who made it', async () => {
+  const server = await startPasted();
+  const app = await Example.before(server, chromium);
   const { tab } = app;
   try {
     await app.goto('/login');
@@ -122,6 +123,18 @@ test('htmx: a session that has ended asks for a login, another person sees nothi
     await signIn(app, 'anna');
     await app.strip(null);
     await until('it is done', () => app.did('added "Milk"') === 1);
+
+    await app.goto('/');
+    await server.kill();
+    await tab.type('#add [name=text]', 'Bread', { enter: true });
+    await app.strip(waiting);
+    assert.equal(await tab.value('#add [name=text]'), '', 'the line is not free for the next item');
+    await server.start();
+    await app.strip(null);
+    const rows = () => tab.eval(() => [...document.querySelectorAll('#items > li')].map(li => li.textContent?.replace(/\W/g, '')).join());
+    await until('both rows', async () => /Milk.*Bread/.test(await rows())).catch(() => {});
+    assert.equal(await rows(), 'Milk,Bread');
+    assert.equal(app.did('added "Bread"'), 1);
   } finally {
     await app.close();
   }

@@ -198,6 +198,7 @@ const commands = {
   sqlq: './internal/integration/cmd/sqlq',
   naive: './internal/integration/cmd/naive',
   parcels: './internal/integration/cmd/parcels',
+  'example-start': './examples/outbox/start',
   'example-htmx': './examples/outbox/htmx',
   'example-forms': './examples/outbox/forms',
   'example-worker': './examples/outbox/worker',

@@ -45,7 +45,7 @@ func TestThePageShowsTheCodeThatRuns(t *testing.T) {
 		}
 	}
 	pages.Hold(t, "outbox.md",
-		root+"examples/outbox/htmx/main.go", root+"examples/outbox/forms/main.go", root+"examples/outbox/worker/main.go",
+		root+"examples/outbox/start/main.go", root+"examples/outbox/forms/main.go", root+"examples/outbox/worker/main.go",
 		root+"examples/outbox/worker/sw.js", root+"examples/outbox/fetch/server.js", root+"examples/outbox/fetch/app.js")
 	page := read(t, "docs/outbox.md")
 	if blocks := strings.Count(page, "```html\n"); blocks != 1 || !strings.Contains(page, "```html\n"+shown+"\n```") {
@@ -203,6 +203,25 @@ assert.equal(say(410, { 'Outbox-Status': 'expired' }), 'ask');
 for (const status of [200, 403, 404, 500]) assert.equal(say(status, {}), 'odd');
 assert.equal(say(200, { 'X-Saved': 'no' }), 'odd');
 assert.equal(say(502, {}), 'down');
+`)
+}
+
+// A refusal is shown in the words that the page says, and in no others.
+func TestARefusalIsShownAsThePageSays(t *testing.T) {
+	if !strings.Contains(read(t, "docs/outbox.md"), "up to\n  200 characters") {
+		t.Error("the page has another limit")
+	}
+	node(t, `
+import { said } from '`+script(t, "body.js")+`';
+import { reason } from '`+script(t, "kit-view.js")+`';
+import assert from 'node:assert/strict';
+const shown = (type, text) => reason({ lastStatus: 409, lastText: said({ headers: new Headers({ 'Content-Type': type }), body: new TextEncoder().encode(text).buffer }) });
+assert.deepEqual(shown('text/plain', 'It is gone.'), { text: 'It is gone.' });
+assert.deepEqual(shown('text/html', '<title>409</title><p>It is <b>gone.</b>'), { text: 'It is gone.' });
+assert.deepEqual(shown('application/json', '{"title": "Conflict", "detail": "It is gone."}'), { text: 'It is gone.' });
+assert.deepEqual(shown('application/problem+json', '{"title": "It is gone."}'), { text: 'It is gone.' });
+assert.deepEqual(shown('application/json', '{"error": "It is gone."}'), { name: 'why.status', n: 409 });
+assert.equal(shown('text/plain', 'x'.repeat(300)).text.length, 200);
 `)
 }
 
