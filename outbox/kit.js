@@ -351,8 +351,8 @@ function leaving(event, el, go) {
     el.dataset.outboxLogout = 'yes';
     go();
   };
-  // Without the question everything is kept.
-  import('./kit-leave.js').then((m) => m.askToLeave(kit, leave), leave);
+  // A file that cannot be had is no answer.
+  import('./kit-leave.js').then((m) => m.askToLeave(kit, leave), () => confirm(`${say('leave')}\n${say('leave.keep')}?`) && leave());
 }
 
 on('submit', (event) => {

@@ -364,4 +364,41 @@ describe('a late answer', () => {
       assert.deepEqual(app.did, ['bought 0', 'bought 1', 'added oil', 'added salt']);
     });
   }
+
+  test('a page whose scripts cannot be loaded any more keeps a form, and its log-out asks', async () => {
+    app.htmx = '2';
+    app.start('milk');
+    await load();
+    await tab.waitForWithin(20_000, 'the scripts are kept', async () => (await (await caches.open('outbox')).keys()).length > 25);
+    const plan = (/** @type {string} */ text) => app.network.set({ plan: text, mode: 'plan' });
+    await plan('GET /outbox/* -> refuse=1; POST /plain -> refuse=1');
+    await load();
+    await tab.type('#plain [name=text]', 'oil', { enter: true });
+    await tab.waitFor('the page that says so', () => location.pathname === '/outbox/queued');
+    await load();
+    await tab.waitFor('it waits', () => /waiting/.test(document.querySelector('#outbox-strip .outbox-text')?.textContent ?? ''));
+    await tab.click('#out button');
+    await tab.waitFor('the question', () => document.querySelector('dialog[open] [data-act="leave.stay"]'));
+    await tab.click('[data-act="leave.stay"]');
+
+    // Not even a file that nothing has lets somebody out unasked.
+    await tab.eval(async () => void (await (await caches.open('outbox')).delete('/outbox/kit-leave.js')));
+    await load();
+    await tab.waitFor('it waits', () => /waiting/.test(document.querySelector('#outbox-strip .outbox-text')?.textContent ?? ''));
+    const page = /** @type {import('./chromium.js').ChromiumContext} */ (context).context.pages()[0];
+    /** @type {string[]} */
+    const asked = [];
+    for (const yes of [false, true]) {
+      page.once('dialog', d => (asked.push(d.message()), yes ? d.accept() : d.dismiss()));
+      await tab.click('#out button');
+      await until('it asks', () => asked.length === (yes ? 2 : 1));
+      if (!yes) assert.deepEqual(app.did, []);
+    }
+    assert.match(asked[0], /Some changes are not saved on the server yet/);
+    await tab.waitFor('out', () => location.pathname === '/empty');
+    await app.network.good();
+    await load();
+    await until('it is sent', () => app.did.includes('added oil'));
+    assert.deepEqual(app.did, ['logged out', 'added oil']);
+  });
 });
