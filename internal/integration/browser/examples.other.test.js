@@ -68,7 +68,12 @@ describe('plain forms', () => {
     await app.network.mode('offline');
     await tab.click('ol form button');
     await tab.waitFor('the page that says so', () => location.pathname === '/outbox/queued' && document.querySelector('h1')?.textContent === 'Saved on this device');
+    await tab.waitFor('it says what', () => document.querySelector('#outbox-what')?.textContent === 'Thanks');
+    // The way back is no way to the browser's error page.
+    await tab.click('#outbox-back');
+    await tab.waitFor('it says that there is none yet', () => /does not answer yet/.test(document.querySelector('#outbox-status')?.textContent ?? ''));
     await app.good();
+    await tab.click('#outbox-back');
     await tab.waitForWithin(20_000, 'it leads back', () => location.pathname === '/' && document.readyState === 'complete');
     await app.strip(null);
     await until('thanks', () => app.did('thanks for "Привет"') === 1);
