@@ -34,8 +34,8 @@ export function createIntents({ newKey, newId = newKey, keyField, now = Date.now
      */
     choose(row, { method, url, pairs, idFields = [] }) {
       // A form without an id, come back to, is known by where it leads.
-      const known = typeof row !== 'string' && content(pairs, idFields) !== '[]' && wishes.get(at(method, url));
-      const last = wishes.get(row) || known;
+      const nameless = typeof row !== 'string' && content(pairs, idFields) !== '[]';
+      const last = wishes.get(row) ?? (nameless ? wishes.get(at(method, url)) : undefined);
       if (last?.pairs && !last.closed && last.method === method && last.url === url && content(last.pairs, idFields) === content(pairs, idFields)) {
         const before = last.pairs;
         for (const f of idFields) last.ids[f] ??= before.find(([name]) => name === f)?.[1] ?? newId();

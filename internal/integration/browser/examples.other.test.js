@@ -386,6 +386,14 @@ describe('a late answer', () => {
     await tab.waitFor('the question', () => document.querySelector('dialog[open] [data-act="leave.stay"]'));
     await tab.click('[data-act="leave.stay"]');
 
+    // The browser may well be online, and the words are true of a server that is not there.
+    await tab.click('#outbox-strip [data-act=look]');
+    await tab.waitFor('the list says so', () => /^waiting, the server does not answer/i.test(document.querySelector('.outbox-meta')?.textContent ?? ''));
+    // Where one logs in, there is no link to there.
+    await tab.goto(`${app.network.url}/login`);
+    await tab.waitFor('the strip', () => document.querySelector('#outbox-strip .outbox-text')?.textContent === 'Log in again to save one change');
+    assert.equal(await tab.visible('#outbox-strip a'), false);
+
     // Not even a file that nothing has lets somebody out unasked.
     await tab.eval(async () => void (await (await caches.open('outbox')).delete('/outbox/kit-leave.js')));
     await load();

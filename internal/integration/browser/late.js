@@ -59,8 +59,8 @@ export class LateList {
   #item = i => `<li id="item-${i.id}" ${this.row}>${i.bought ? '☑' : '☐'} ${i.text} <button class="buy" hx-post="/items/${i.id}/bought" ${this.ask}>Buy</button> <button class="drop" hx-delete="/items/${i.id}" hx-target="closest li" hx-swap="outerHTML">Drop</button></li>`;
   #items = () => this.items.map(this.#item).join('\n');
 
-  #page = () => `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>List</title>
-<meta name="outbox-config" content='{"worker":"/outbox/sw.js","scope":"/","softLimit":1500,"kickEvery":400,"backoff":200,"login":"/login"}'><meta name="outbox-owner" content="anna">
+  #page = (owner = 'anna') => `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>List</title>
+<meta name="outbox-config" content='{"worker":"/outbox/sw.js","scope":"/","softLimit":1500,"kickEvery":400,"backoff":200,"login":"/login"}'><meta name="outbox-owner" content="${owner}">
 <script type="module" src="/outbox/page.js"></script><link rel="stylesheet" href="/outbox/kit.css"><script type="module" src="/outbox/kit.js"></script>
 <script src="/htmx.js"></script></head><body>
 <ul ${this.list}>${this.#items()}</ul>
@@ -84,7 +84,7 @@ export class LateList {
       const type = /** @type {'js' | 'css'} */ (file.split('.').at(-1));
       return send(200, { 'Content-Type': types[type], 'Service-Worker-Allowed': '/' }, readFileSync(join(root, 'outbox', file), 'utf8'));
     }
-    if (method === 'GET') return send(200, { 'Content-Type': types.html }, pathname === '/empty' ? '<!doctype html><title>Empty</title>' : this.#page());
+    if (method === 'GET') return send(200, { 'Content-Type': types.html }, pathname === '/empty' ? '<!doctype html><title>Empty</title>' : this.#page(pathname === '/login' ? '' : 'anna'));
     if (pathname === '/logout') {
       this.did.push('logged out');
       return send(303, { Location: '/empty' });
