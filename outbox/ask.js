@@ -58,7 +58,7 @@ export function createAsker({ owner, cfg, intents }) {
      * @param {import('./types.js').Asking} a
      * @returns {(import('./types.js').Who & {wish: Wish, announce: boolean}) | null}
      */
-    ask({ el, form, by, method, url, data, multipart, target, style }) {
+    ask({ el, form, by, method, url, data, multipart, target, swap = '' }) {
       const { origin, pathname, search } = new URL(url, document.baseURI);
       const marked = el.closest('[data-outbox]')?.getAttribute('data-outbox');
       if (!changes(method) || origin !== location.origin || denied.test(pathname) || marked === 'off') return null;
@@ -77,7 +77,8 @@ export function createAsker({ owner, cfg, intents }) {
         el: idOf(el.closest('[data-outbox-row]') ?? target ?? el),
         label: labelOf(by ?? el, form),
         coalesce: el.closest('[data-outbox-coalesce]')?.getAttribute('data-outbox-coalesce') ?? '',
-        swap: !style || !idOf(target) ? '' : `${style} #${CSS.escape(idOf(target))}`,
+        swap,
+        target,
         announce: !!owner && !secret && (!multipart || marked === 'on') && size <= cfg.maxBody,
       };
     },

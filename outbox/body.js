@@ -26,7 +26,7 @@ export function readable(type, body) {
 }
 
 /**
- * An answer in words.
+ * An answer in words: those of a problem (RFC 9457), or what others call so.
  *
  * @param {import('./types.js').Answer} answer
  */
@@ -36,8 +36,8 @@ export function said(answer) {
   const text = new TextDecoder().decode(answer.body.slice(0, 16_384));
   if (/json/i.test(type)) {
     try {
-      const { detail, title } = JSON.parse(text);
-      return String(detail ?? title ?? '').slice(0, 500);
+      const { detail, message, error, title } = JSON.parse(text);
+      return [detail, message, error?.message, error, title].find((v) => v && typeof v === 'string')?.slice(0, 500) ?? '';
     } catch {
       return '';
     }

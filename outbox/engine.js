@@ -317,9 +317,10 @@ export function createOutbox({
     else if (!final) for (const l of asking()) l.close({ kind: 'queued' });
     if (v === 'unguarded') console.error(`outbox: ${entry.method} ${entry.url} is not guarded; a repeat of it does the work again`);
     if (v === 'odd') void doubt(entry, answer);
-    const event = { ...about(entry), kind: isDone(v) ? 'delivered' : v, live, status: answer.status, text, html: '', trigger: get('HX-Trigger') };
-    if (entry.headers['hx-request'] && /^text\/html/i.test(get('Content-Type') ?? '') && answer.body.byteLength <= cfg.maxHTML) {
+    const event = { ...about(entry), kind: isDone(v) ? 'delivered' : v, live, status: answer.status, text, html: '', trigger: get('HX-Trigger'), hx: /** @type {any} */ (null) };
+    if (entry.headers['hx-request'] && /^(text\/html|$)/i.test(get('Content-Type') ?? '') && answer.body.byteLength <= cfg.maxHTML) {
       event.html = new TextDecoder().decode(answer.body);
+      event.hx = Object.fromEntries([...answer.headers].filter(([name]) => /^(hx-|outbox-l)/.test(name)));
     }
     await announce(final ? [event] : []);
     return goOn;

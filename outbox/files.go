@@ -9,7 +9,7 @@ import (
 // What ships is named, file by file: tests and their helpers stay out of
 // everybody's binary.
 //
-//go:embed sw.js kill.js worker.js engine.js line.js waits.js body.js answer.js heard.js paths.js idb.js respond.js
+//go:embed sw.js kill.js worker.js engine.js line.js waits.js body.js answer.js heard.js paths.js idb.js respond.js scripts.js
 //go:embed page.js ask.js announce.js flight.js forms.js htmx.js intent.js summary.js local.js decide.js queued.js
 //go:embed kit.js kit-view.js kit-edit.js kit-leave.js texts.js words.en.js words.ru.js kit.css
 var files embed.FS

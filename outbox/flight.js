@@ -12,7 +12,7 @@
  *   send: (url: string, init: RequestInit) => Promise<Response>,
  *   find: (key: string) => Promise<any>,
  *   say: (kind: string, who: Partial<Who>, detail: any) => void,
- *   put: (event: any, asker?: Element) => Promise<Element | null>,
+ *   put: (event: any, who?: Who) => Promise<Element | null>,
  *   answered: (key: string) => void,
  *   expect: () => void,
  * }} page find: the entry, if it is stored; put: shows a late answer; expect: the
@@ -44,7 +44,7 @@ export function createFlights({ cfg, send, find, say, put, answered, expect }) {
     if (!late && !(f && kind === 'refused')) return;
     if (kind === 'unsaved' && !f) return;
     const asker = f?.who.asker;
-    const at = kind === 'delivered' && !f?.shown ? await put(event, asker) : null;
+    const at = kind === 'delivered' && !f?.shown ? await put(event, f?.who) : null;
     say(kind, { asker: at ?? asker, el: f?.who.el || event.el }, event);
   }
 

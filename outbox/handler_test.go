@@ -229,7 +229,7 @@ func TestTheQueuedPageSpeaksAnyLanguageThatIsGiven(t *testing.T) {
 		"en": {Title: "Kept & safe"},
 	}})
 	for accept, want := range map[string][]string{
-		"ar-EG,en;q=0.5": {`<html lang="ar" dir="rtl">`, "<h1>محفوظ على هذا الجهاز</h1>", ">رجوع</a>", "It is waiting for the network"},
+		"ar-EG,en;q=0.5": {`<html lang="ar" dir="rtl">`, "<h1>محفوظ على هذا الجهاز</h1>", ">رجوع</a>", "it will be sent by itself"},
 		"pl":             {`<html lang="en">`, "<title>Kept &amp; safe</title>", ">Back</a>"},
 		"ru":             {`<html lang="ru">`, "<h1>Сохранено на этом устройстве</h1>"},
 	} {

@@ -11,10 +11,34 @@ function inherited(el, name) {
   return names.map((n) => at?.getAttribute(n)).find((v) => v != null);
 }
 
-/** @param {Element} el */
-function swapOf(el) {
-  const config = /** @type {any} */ (globalThis).htmx?.config;
-  return (inherited(el, 'swap') || config?.defaultSwapStyle || config?.defaultSwap || 'innerHTML').split(/\s/)[0];
+/**
+ * How and where htmx will put the answer, for when it comes after this page has
+ * been loaded again: style and target, what of it, and in which page.
+ *
+ * @param {Element} el
+ * @param {Element | null} target
+ * @param {{swap?: string, select?: string}} said
+ */
+function placeOf(el, target, { swap, select = inherited(el, 'select') }) {
+  const { config } = /** @type {any} */ (globalThis).htmx;
+  swap ||= inherited(el, 'swap') || config.defaultSwapStyle || config.defaultSwap || 'innerHTML';
+  const id = target?.getAttribute('id');
+  const to = id ? '#' + CSS.escape(id) : target === document.body ? 'body' : inherited(el, 'target');
+  // What a row is not known by, it cannot be found by later.
+  const row = el.closest('[data-outbox-row]') ?? el;
+  return [`${swap?.split(/\s/)[0]} ${to && target && placeAt(to, row) === target ? to : ''}`, here(), select ?? ''].join('\n');
+}
+
+export const here = () => location.pathname + location.search;
+
+/** @param {string} selector @param {Element | null} row that "closest" starts from */
+export function placeAt(selector, row) {
+  try {
+    const [, up] = /^closest (.+)/.exec(selector) ?? [];
+    return up ? row?.closest(up) : document.querySelector(selector);
+  } catch {
+    return null;
+  }
 }
 
 /** @param {Page} page */
@@ -31,11 +55,12 @@ export function watchHtmx(page) {
    * @param {Record<string, string>} headers
    * @param {Element | null} target
    * @param {(name: string, value: string) => void} set
+   * @param {{swap?: string, select?: string}} [said]
    */
-  function name(el, method, url, data, headers, target, set) {
+  function name(el, method, url, data, headers, target, set, said = {}) {
     const form = el instanceof HTMLFormElement ? el : (/** @type {any} */ (el).form ?? el.closest('form'));
     const encoding = inherited(el, 'encoding') ?? (el === form && form.getAttribute('enctype'));
-    const asked = page.ask({ el, form, method: method.toUpperCase(), url, data, multipart: encoding === 'multipart/form-data', target, style: swapOf(el) });
+    const asked = page.ask({ el, form, method: method.toUpperCase(), url, data, multipart: encoding === 'multipart/form-data', target, swap: placeOf(el, target, said) });
     if (!asked) return;
     const { key, wish } = asked;
     for (const [field, value] of Object.entries({ ...wish.ids, [keyField]: key })) if (data.has(field)) set(field, value);
@@ -79,8 +104,8 @@ export function watchHtmx(page) {
 
   // htmx 4: fetch.
   const sent = new Set();
-  on('config:request', ({ ctx: { request: r, sourceElement, target } }) => {
-    if (r.body instanceof FormData) name(sourceElement, r.method, r.action, r.body, r.headers, target, (n, v) => r.body.set(n, v));
+  on('config:request', ({ ctx: { request: r, sourceElement, target, swap, select } }) => {
+    if (r.body instanceof FormData) name(sourceElement, r.method, r.action, r.body, r.headers, target, (n, v) => r.body.set(n, v), { swap, select });
   });
   on('before:request', ({ ctx }) => {
     const key = told(ctx.request.headers);

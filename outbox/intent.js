@@ -21,6 +21,8 @@ export function createIntents({ newKey, newId = newKey, keyField, now = Date.now
   const content = (pairs, idFields) =>
     JSON.stringify(pairs.filter(([name]) => name !== keyField && !idFields.includes(name)));
 
+  const at = (/** @type {string} */ method, /** @type {string} */ url) => `${method} ${url}`;
+
   return {
     /**
      * The wish that a request stands for. Its ids are for the named fields, which
@@ -31,7 +33,9 @@ export function createIntents({ newKey, newId = newKey, keyField, now = Date.now
      * @returns {Wish}
      */
     choose(row, { method, url, pairs, idFields = [] }) {
-      const last = wishes.get(row);
+      // A form without an id, come back to, is known by where it leads.
+      const nameless = typeof row !== 'string' && content(pairs, idFields) !== '[]';
+      const last = wishes.get(row) ?? (nameless ? wishes.get(at(method, url)) : undefined);
       if (last?.pairs && !last.closed && last.method === method && last.url === url && content(last.pairs, idFields) === content(pairs, idFields)) {
         const before = last.pairs;
         for (const f of idFields) last.ids[f] ??= before.find(([name]) => name === f)?.[1] ?? newId();
@@ -44,8 +48,7 @@ export function createIntents({ newKey, newId = newKey, keyField, now = Date.now
     },
     /** It was cleared. @param {any} row */
     close(row) {
-      const wish = wishes.get(row);
-      if (wish) wish.closed = true;
+      wishes.set(row, { ...(wishes.get(row) ?? { key: '', method: '', url: '', pairs: null, ids: {} }), closed: true });
     },
     /** Somebody typed in it: what is activated next is no second tap. @param {any} row */
     typed(row) {
@@ -62,13 +65,14 @@ export function createIntents({ newKey, newId = newKey, keyField, now = Date.now
      * @param {{key: string, el: string, method: string, url: string, bodyText: string, state: string}[]} entries
      */
     restore(entries) {
-      const line = entries.filter((e) => e.el && e.state !== 'refused' && e.state !== 'ask');
+      const line = entries.filter((e) => e.state !== 'refused' && e.state !== 'ask');
       for (const e of line) {
-        const known = wishes.get(e.el);
+        const row = e.el || at(e.method, e.url);
+        const known = wishes.get(row);
         // A wish of this page that is not down there yet is newer than all that is.
         if (known && (known.key === e.key || !line.some((x) => x.key === known.key))) continue;
         const pairs = e.bodyText ? /** @type {Pairs} */ ([...new URLSearchParams(e.bodyText)]) : null;
-        wishes.set(e.el, { key: e.key, method: e.method, url: e.url, pairs, ids: {}, closed: false });
+        wishes.set(row, { key: e.key, method: e.method, url: e.url, pairs, ids: {}, closed: false });
       }
     },
     /**

@@ -87,6 +87,31 @@ test('another tab\'s later wish for the row counts; a wish that is not stored ye
   assert.notEqual(i.choose('task-5', 'completed=true').key, mine);
 });
 
+test('4.3: a form without an id is known again, after going back to it as after a reload, by where it leads', () => {
+  const waits = (/** @type {string} */ key, /** @type {string} */ bodyText) => ({ key, el: '', method: 'POST', url: '/s', bodyText, state: 'waiting' });
+  const i = make();
+  i.restore([waits('a', '_key=a&text=milk')]);
+  const form = {};
+  assert.equal(i.choose(form, 'text=milk').key, 'a');
+  assert.equal(i.choose(form, 'text=bread').key, 'k1');
+  assert.equal(i.choose(form, 'text=milk').key, 'k2', 'after another wish it is a new one');
+
+  for (const [what, does] of /** @type {[string, (i: ReturnType<typeof make>) => void][]} */ ([
+    ['typed before the line is known', (x) => (x.typed(form), x.restore([waits('a', '_key=a&text=milk')]))],
+    ['typed after', (x) => (x.restore([waits('a', '_key=a&text=milk')]), x.typed(form))],
+    ['the newest says something else', (x) => x.restore([waits('a', '_key=a&text=milk'), waits('b', '_key=b&text=tea')])],
+    ['answered', (x) => (x.restore([waits('a', '_key=a&text=milk')]), x.answered('a'))],
+    ['a form with an id is known by that', (x) => x.restore([{ ...waits('a', '_key=a&text=milk'), el: 'add' }])],
+  ])) {
+    const x = make();
+    does(x);
+    assert.equal(x.choose(form, 'text=milk').key, 'k1', what);
+  }
+  const button = make();
+  button.restore([waits('a', '_key=a')]);
+  assert.equal(button.choose({}, '').key, 'k1', 'a mere button says what it says anew');
+});
+
 test('an entry whose content cannot be read is equal to nothing', () => {
   const i = make();
   i.restore([entry({ key: 'a', bodyText: '' })]);

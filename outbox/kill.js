@@ -6,4 +6,4 @@ import { attach } from './worker.js';
 
 const worker = /** @type {any} */ (self);
 const outbox = attach(worker, { kill: true });
-worker.addEventListener('activate', () => void outbox.flush(true).then(() => worker.registration.unregister()));
+worker.addEventListener('activate', () => void outbox.flush(true).then(() => worker.caches.delete('outbox')).finally(() => worker.registration.unregister()));

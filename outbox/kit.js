@@ -19,8 +19,11 @@ import { speaker, spoken } from './texts.js';
 /** @typedef {import('./kit-view.js').Entry} Entry */
 
 const root = document.documentElement;
+const meta = (/** @type {string} */ name) => document.querySelector(`meta[name=outbox-${name}]`)?.getAttribute('content');
 /** @type {{login?: string, softLimit?: number, texts?: Record<string, string>, noBadge?: boolean}} */
-const config = JSON.parse(document.querySelector('meta[name=outbox-config]')?.getAttribute('content') || '{}');
+const config = JSON.parse(meta('config') || '{}');
+// From the login page it would lead nowhere.
+if (meta('owner') === '' && config.login === location.pathname) config.login = '';
 const lang = root.lang || navigator.language;
 const { words } = await import(`./words.${spoken(lang)}.js`);
 const { say, ago, other } = speaker(lang, words, config.texts);
@@ -197,6 +200,13 @@ function wordsOf(entry, state) {
 
 // --- The list ---
 
+/** Whose fault it is nobody knows, but this is true of each that was tried. @param {Entry} e */
+function listed(e) {
+  const state = stateOf(e);
+  const tried = state === 'waiting' && entries().some((x) => x.state === state && x.attempts);
+  return wordsOf(e, tried ? 'server' : state);
+}
+
 const list = make('ol', 'list');
 const news = makeStatus('none');
 const sendAll = button('flush', () => outbox.flush());
@@ -249,7 +259,7 @@ function drawList() {
   for (const e of shown) {
     const item = items.get(e.key) ?? newItem(e);
     item.editable = e.state === 'refused' && editor?.editable(e, askerOf(e));
-    const drawn = [wordsOf(e, stateOf(e)), e.label, item.sure, item.editable].join();
+    const drawn = [listed(e), e.label, item.sure, item.editable].join();
     if (drawn !== item.drawn) {
       item.drawn = drawn;
       drawItem(e, item);
@@ -327,7 +337,7 @@ function drawItem(e, item) {
   item.el.dataset.state = state;
   label.textContent = e.label || readable(e).slice(0, 120) || new URL(e.url, location.href).pathname;
   Object.assign(actions, { role: 'group', ariaLabel: label.textContent });
-  item.meta.replaceChildren(wordsOf(e, state), '\u00a0· ', item.when);
+  item.meta.replaceChildren(listed(e), '\u00a0· ', item.when);
   actions.replaceChildren(...(state === 'login' && config.login && !item.sure ? [loginLink()] : []), ...all);
   // What had the focus was drawn anew; "delete" becomes the question, whose safe
   // answer comes first.
@@ -351,8 +361,8 @@ function leaving(event, el, go) {
     el.dataset.outboxLogout = 'yes';
     go();
   };
-  // Without the question everything is kept.
-  import('./kit-leave.js').then((m) => m.askToLeave(kit, leave), leave);
+  // A file that cannot be had is no answer.
+  import('./kit-leave.js').then((m) => m.askToLeave(kit, leave), () => confirm(`${say('leave')}\n${say('leave.keep')}?`) && leave());
 }
 
 on('submit', (event) => {

@@ -221,14 +221,14 @@ function show() {
  * Shows an answer that came late.
  *
  * @param {any} event
- * @param {Element} [asker]
+ * @param {import('./types.js').Who} [who] of this page
  */
-async function put(event, asker) {
-  const { el, swap, html, trigger } = event;
+async function put(event, who) {
+  const { el, swap, html, hx, trigger } = event;
   // What replaces a row would undo the sight of its later wish; what is added
   // beside others hides nothing.
   const later = !/^(before|after)/.test(swap) && entries.some((e) => e.owner === owner && e.el && e.el === el && inLine(e));
-  return later || !(html || trigger) ? null : local().then((l) => l.put(event, asker), () => null);
+  return later || !(html || hx || trigger) ? null : local().then((l) => l.put(event, who), () => null);
 }
 
 /**

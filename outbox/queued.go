@@ -21,8 +21,9 @@ var queuedTemplate = template.Must(template.New("queued").Parse(queuedHTML))
 type QueuedText struct {
 	// Title is its heading too.
 	Title, Text string
-	// Back names the link to where the form was.
-	Back string
+	// Back names the link to where the form was; Away is said in Text's place when
+	// it is pressed and that page cannot be loaded.
+	Back, Away string
 	// RightToLeft is how the language is written.
 	RightToLeft bool
 }
@@ -33,13 +34,15 @@ const defaultLanguage = "en"
 var queuedTexts = map[string]QueuedText{
 	defaultLanguage: {
 		Title: "Saved on this device",
-		Text:  "It is waiting for the network and will be sent by itself. You can go on, or close this page.",
+		Text:  "The server has not answered yet; it will be sent by itself. This page goes back once it can. You may close it.",
 		Back:  "Back",
+		Away:  "The page before does not answer yet. It opens here by itself as soon as it does; you may close this one, nothing is lost.",
 	},
 	"ru": {
 		Title: "Сохранено на этом устройстве",
-		Text:  "Изменение ждёт сети и отправится само. Можно вернуться к делам или закрыть страницу.",
+		Text:  "Сервер пока не ответил, изменение отправится само. Эта страница вернётся назад, как только сможет. Её можно закрыть.",
 		Back:  "Назад",
+		Away:  "Прежняя страница пока не отвечает. Она откроется здесь сама, как только ответит; эту можно закрыть, ничего не потеряется.",
 	},
 }
 
@@ -54,6 +57,7 @@ func queuedAsset(lang string, text QueuedText) asset {
 		Script template.JS
 	}{text, lang, template.JS(shipped()["queued.js"].body)}
 	page.Title, page.Text, page.Back = cmp.Or(text.Title, fallback.Title), cmp.Or(text.Text, fallback.Text), cmp.Or(text.Back, fallback.Back)
+	page.Away = cmp.Or(text.Away, fallback.Away)
 	var buf bytes.Buffer
 	if err := queuedTemplate.Execute(&buf, page); err != nil {
 		panic(err) // a template of our own

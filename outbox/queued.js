@@ -1,26 +1,39 @@
 // @ts-check
-// On the page that a form lands on while its request waits: goes back to where
-// the form was as soon as that page loads. The worker can only be asked from a
-// page, so this one asks it to go on as any other would.
+// On the page that a form lands on while its request waits: says what waits, and
+// goes back to where the form was as soon as that page loads; a link that leads to
+// the browser's error page would be no way back. The worker can only be asked from
+// a page, so this one asks it to go on as any other would.
 
-const wanted = new URLSearchParams(location.search).get('back') || '/';
+const asked = new URLSearchParams(location.search);
+const wanted = asked.get('back') || '/';
 const back = URL.canParse(wanted, location.origin) ? new URL(wanted, location.origin) : null;
+const link = /** @type {HTMLAnchorElement} */ (document.getElementById('outbox-back'));
+const workers = navigator.serviceWorker;
+
+/** @param {boolean} [reset] do not wait for the back-off */
+const flush = (reset) => workers?.controller?.postMessage({ type: 'flush', reset });
 
 async function goBack() {
-  navigator.serviceWorker?.controller?.postMessage({ type: 'flush' });
-  if (!back || back.origin !== location.origin) return;
-  try {
-    const r = await fetch(back, { signal: AbortSignal.timeout(3_000) });
-    if (r.ok) location.replace(back.href);
-  } catch {
-    // Not yet.
-  }
+  flush();
+  if (back?.origin !== location.origin) return;
+  const r = await fetch(back, { signal: AbortSignal.timeout(3_000) }).catch(() => null);
+  if (r) flush(true);
+  if (r?.ok) location.replace(back.href);
+  return r?.ok;
 }
 
-if (back?.origin === location.origin) {
-  const link = /** @type {HTMLAnchorElement | null} */ (document.getElementById('outbox-back'));
-  if (link) link.href = back.href;
-}
+if (back?.origin === location.origin) link.href = back.href;
+link.addEventListener('click', async (event) => {
+  if (link.origin !== location.origin || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  const status = /** @type {HTMLElement} */ (document.getElementById('outbox-status'));
+  if (!(await goBack())) status.textContent = link.dataset.away ?? '';
+});
+workers?.addEventListener('message', ({ data }) => {
+  const e = data?.entries?.find((/** @type {any} */ e) => e.key === asked.get('key') && e.owner === data.owner);
+  if (e) /** @type {HTMLElement} */ (document.getElementById('outbox-what')).textContent = e.label;
+});
+workers?.startMessages();
 if (location.hash) history.replaceState(null, '', location.pathname + location.search);
 void goBack();
 setInterval(() => document.visibilityState === 'visible' && void goBack(), 5_000);

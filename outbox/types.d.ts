@@ -221,7 +221,7 @@ export interface Announcement {
   label: string;
   /** the id of the row that shows it */
   el: string;
-  /** how and where its answer is put: "outerHTML #task-5" */
+  /** how and where its answer is put: "outerHTML #task-5"; in further lines the page that this is said of, and what of the answer */
   swap: string;
   /** the group of wishes of which only the last one counts; '': none */
   coalesce: string;
@@ -247,8 +247,10 @@ export interface Who {
   el: string;
   asker: Element;
   label?: string;
-  /** how and where its answer is put */
+  /** how and where its answer is put, as in Announcement */
   swap?: string;
+  /** where, in this very page */
+  target?: Element | null;
   /** the group of wishes of which only the last one counts */
   coalesce?: string;
 }
@@ -266,7 +268,7 @@ export interface Asking {
   multipart: boolean;
   /** where the answer goes, and how */
   target?: Element | null;
-  style?: string;
+  swap?: string;
 }
 
 export interface Flight {

@@ -18,6 +18,7 @@ export const words = {
   foreign: 'Changes from another account are waiting here',
   unsaved: 'Not saved on this device. Keep the page open and try again.',
   'row.waiting': 'will be saved once you are online',
+  'row.server': 'waiting, the server does not answer',
   'row.login': 'will be saved once you log in',
   'row.refused': 'not accepted',
   'row.stuck': 'cannot be sent yet',

@@ -2,10 +2,12 @@
 // The worker's wiring, in a scope that is none. Browsers are tested elsewhere.
 
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { fragment, headers } from './announce.js';
 import { fakeLocks, reply } from './sim.js';
 import { memory, memoryStore } from './memory.store.js';
+import { keepScripts } from './scripts.js';
 import { attach } from './worker.js';
 
 const origin = 'https://app.test';
@@ -238,4 +240,40 @@ test('the kill switch: nothing new, what is left is sent, and pages are told to 
   w.told.length = 0;
   await Promise.all(w.fire('message', { data: { type: 'flush' }, source: page }).work);
   assert.equal(w.told[0].off, true);
+});
+
+test('the scripts of a page are kept, all of them and nothing of the application, and given out when the network gives none', async () => {
+  const cache = new Map();
+  const w = scope();
+  w.self.caches = /** @type {any} */ ({
+    open: async () => ({
+      add: async (/** @type {Request} */ r) => void cache.set(r.url, new Response(`kept ${r.url}`)),
+      match: async (/** @type {string} */ url) => cache.get(url)?.clone(),
+      put: async (/** @type {string} */ url, /** @type {Response} */ r) => void cache.set(url, r),
+    }),
+    match: async () => undefined,
+  });
+  keepScripts(w.self);
+  w.fire('install');
+  await drain();
+  const shipped = [...readFileSync(new URL('./files.go', import.meta.url), 'utf8').matchAll(/^\/\/go:embed (.*)$/gm)].flatMap((m) => m[1].split(' '));
+  const own = ['sw.js', 'kill.js', 'worker.js', 'scripts.js', 'queued.js'];
+  const kept = [...cache.keys()].map((url) => url.slice(`${origin}/outbox/`.length)).filter((name) => name !== 'queued');
+  assert.deepEqual(kept.sort(), shipped.filter((name) => !own.includes(name)).sort());
+
+  const get = (/** @type {string} */ path) => w.fetch({ method: 'GET', url: origin + path, headers: {} }).answer;
+  for (const path of ['/page.js', '/static/outbox/page.js', '/outbox/ping', '/outbox/mine/page.js', '/outbox/sw.js', '/']) assert.equal(get(path), undefined, path);
+  const text = async (/** @type {string} */ path) => (await get(path)).text();
+  const js = { 'Content-Type': 'text/javascript' };
+  w.net = async () => new Response('new', { headers: js });
+  assert.equal(await text('/outbox/local.js?3'), 'new');
+  await drain();
+  for (const net of [async () => Promise.reject(new TypeError()), async () => new Response('gateway', { status: 502 }), async () => new Response('log in to the cafe', { headers: { 'Content-Type': 'text/html' } })]) {
+    w.net = net;
+    assert.deepEqual([await text('/outbox/local.js?4'), await text('/outbox/kit.css')], ['new', `kept ${origin}/outbox/kit.css`]);
+  }
+  cache.clear();
+  await assert.rejects((w.net = async () => Promise.reject(new TypeError()), get('/outbox/page.js')));
+  w.net = async () => new Response('gateway', { status: 502 });
+  assert.equal(await text('/outbox/page.js'), 'gateway');
 });

@@ -6,6 +6,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { open } from './engines.js';
 import { Example, photo, sha256, waiting } from './examples.js';
+import { LateList } from './late.js';
 import { binary, startProgram, until } from './processes.js';
 
 /** @type {import('./chromium.js').Chromium} */
@@ -71,7 +72,12 @@ describe('plain forms', () => {
     await app.network.mode('offline');
     await tab.click('ol form button');
     await tab.waitFor('the page that says so', () => location.pathname === '/outbox/queued' && document.querySelector('h1')?.textContent === 'Saved on this device');
+    await tab.waitFor('it says what', () => document.querySelector('#outbox-what')?.textContent === 'Thanks');
+    // The way back is no way to the browser's error page.
+    await tab.click('#outbox-back');
+    await tab.waitFor('it says that there is none yet', () => /does not answer yet/.test(document.querySelector('#outbox-status')?.textContent ?? ''));
     await app.good();
+    await tab.click('#outbox-back');
     await tab.waitForWithin(20_000, 'it leads back', () => location.pathname === '/' && document.readyState === 'complete');
     await app.strip(null);
     await until('thanks', () => app.did('thanks for "Привет"') === 1);
@@ -259,4 +265,157 @@ test("a page's headers are no part of the worker's address: a new token makes no
   } finally {
     await app.close();
   }
+});
+
+describe('a late answer', () => {
+  /** @type {LateList} */
+  let app;
+  /** @type {import('./engines.js').Context} */
+  let context;
+  /** @type {import('./tab.js').Tab} */
+  let tab;
+  before(async () => {
+    app = await LateList.open();
+    context = await chromium.newContext();
+    tab = await context.newTab();
+  });
+  after(async () => {
+    await context?.close();
+    await app?.close();
+  });
+
+  const load = async () => {
+    await tab.goto(app.network.url);
+    await tab.controlled();
+    await tab.waitFor('the strip', () => document.querySelector('#outbox-strip'));
+  };
+  const rows = () => tab.eval(() => [...document.querySelectorAll('li')].map(li => `${li.id} ${li.firstChild?.textContent?.trim()}`));
+  /** The same as the page that is loaded now. */
+  const asOnline = async (/** @type {string} */ what) => {
+    await until(`${what} is sent`, () => tab.eval(async () => !(await import(/** @type {string} */ ('/outbox/page.js'))).outbox.snapshot.entries.length), { timeout: 20_000 });
+    await tab.waitFor('no caption is left', () => !document.querySelector('.outbox-caption'));
+    const want = app.items.map(i => `item-${i.id} ${i.bought ? '☑' : '☐'} ${i.text}`);
+    await until(`${what} is shown`, async () => JSON.stringify(await rows()) === JSON.stringify(want)).catch(async error => {
+      throw new Error(`${what}: the list is ${(await rows()).join(', ')} and not ${want.join(', ')}`, { cause: error });
+    });
+    assert.equal(await tab.eval(() => document.querySelectorAll('li li, ul ul').length), 0, `${what}: nested`);
+  };
+  /** Done while nothing gets through, and the answer once it does. @param {() => Promise<unknown>} tap @param {string} [how] */
+  const late = async (tap, how = 'offline') => {
+    await app.network[how === 'offline' ? 'mode' : 'script'](/** @type {any} */ (how));
+    await tap();
+    await tab.waitFor('it waits', () => /waiting/.test(document.querySelector('#outbox-strip .outbox-text')?.textContent ?? ''));
+    await app.network.good();
+  };
+
+  for (const htmx of ['2', '4']) {
+    test(`htmx ${htmx} puts it where its target and its style say, and no id stands twice`, async () => {
+      app.htmx = htmx;
+      app.start('milk', 'bread', 'eggs', 'tea');
+      await load();
+      await late(() => tab.click('#item-0 .buy'));
+      await asOnline('the whole list, into the list');
+      await late(() => tab.type('#add [name=text]', 'oil', { enter: true }));
+      await asOnline('an item added, by the whole list');
+      await late(() => tab.click('#item-1 .drop'));
+      await asOnline('nothing, where the row was');
+      app.ask = 'hx-target="#list" hx-swap="innerHTML settle:10ms"';
+      app.row = '';
+      await load();
+      await late(() => tab.click('#item-2 .buy'));
+      await asOnline('with modifiers, and no row marked');
+      app.list = 'class="here"';
+      app.ask = 'hx-target="closest .here"';
+      await load();
+      await late(() => tab.click('#item-3 .buy'));
+      await asOnline('a target that has no id');
+      assert.deepEqual(app.did, ['bought 0', 'added oil', 'dropped 1', 'bought 2', 'bought 3']);
+    });
+
+    test(`htmx ${htmx}, the page loaded again: what was recorded counts, and what is there already is not added`, async () => {
+      app.htmx = htmx;
+      app.start('milk', 'bread', 'eggs');
+      await load();
+      await late(async () => {
+        await tab.click('#item-0 .buy');
+        await tab.waitFor('it is kept', () => document.querySelector('#item-0 .outbox-caption'));
+        await tab.reload();
+        await tab.waitFor('the mark is back', () => document.querySelector('#item-0 .outbox-caption'));
+      }, 'POST /* -> refuse*50');
+      await asOnline('the whole list, after a reload');
+      app.list = 'class="here"';
+      app.ask = 'hx-target="closest .here"';
+      await load();
+      await late(async () => {
+        await tab.click('#item-1 .buy');
+        await tab.waitFor('it is kept', () => document.querySelector('#item-1 .outbox-caption'));
+        await tab.reload();
+        await tab.waitFor('the mark is back', () => document.querySelector('#item-1 .outbox-caption'));
+      }, 'POST /* -> refuse*50');
+      await asOnline('a target that has no id, after a reload');
+      app.list = 'id="list"';
+      await load();
+      await late(async () => {
+        await tab.type('#more [name=text]', 'oil', { enter: true });
+        await tab.waitFor('it waits', () => /waiting/.test(document.querySelector('#outbox-strip .outbox-text')?.textContent ?? ''));
+        await tab.eval(() => document.querySelector('#count')?.replaceChildren('?'));
+      });
+      await asOnline('one row more');
+      assert.equal(await tab.text('#count'), '4', 'what names its own place');
+      await late(async () => {
+        await tab.type('#more [name=text]', 'salt', { enter: true, clear: true });
+        await until('it is done', () => app.did.includes('added salt'));
+        await tab.waitFor('it waits', () => /waiting/.test(document.querySelector('#outbox-strip .outbox-text')?.textContent ?? ''));
+        await tab.reload();
+        await tab.controlled();
+      }, 'POST /* -> cut-after-forward*50');
+      await asOnline('one row more, which the page was loaded with');
+      assert.deepEqual(app.did, ['bought 0', 'bought 1', 'added oil', 'added salt']);
+    });
+  }
+
+  test('a page whose scripts cannot be loaded any more keeps a form, and its log-out asks', async () => {
+    app.htmx = '2';
+    app.start('milk');
+    await load();
+    await tab.waitForWithin(20_000, 'the scripts are kept', async () => (await (await caches.open('outbox')).keys()).length > 25);
+    const plan = (/** @type {string} */ text) => app.network.set({ plan: text, mode: 'plan' });
+    await plan('GET /outbox/* -> refuse=1; POST /plain -> refuse=1');
+    await load();
+    await tab.type('#plain [name=text]', 'oil', { enter: true });
+    await tab.waitFor('the page that says so', () => location.pathname === '/outbox/queued');
+    await load();
+    await tab.waitFor('it waits', () => /waiting/.test(document.querySelector('#outbox-strip .outbox-text')?.textContent ?? ''));
+    await tab.click('#out button');
+    await tab.waitFor('the question', () => document.querySelector('dialog[open] [data-act="leave.stay"]'));
+    await tab.click('[data-act="leave.stay"]');
+
+    // The browser may well be online, and the words are true of a server that is not there.
+    await tab.click('#outbox-strip [data-act=look]');
+    await tab.waitFor('the list says so', () => /^waiting, the server does not answer/i.test(document.querySelector('.outbox-meta')?.textContent ?? ''));
+    // Where one logs in, there is no link to there.
+    await tab.goto(`${app.network.url}/login`);
+    await tab.waitFor('the strip', () => document.querySelector('#outbox-strip .outbox-text')?.textContent === 'Log in again to save one change');
+    assert.equal(await tab.visible('#outbox-strip a'), false);
+
+    // Not even a file that nothing has lets somebody out unasked.
+    await tab.eval(async () => void (await (await caches.open('outbox')).delete('/outbox/kit-leave.js')));
+    await load();
+    await tab.waitFor('it waits', () => /waiting/.test(document.querySelector('#outbox-strip .outbox-text')?.textContent ?? ''));
+    const page = /** @type {import('./chromium.js').ChromiumContext} */ (context).context.pages()[0];
+    /** @type {string[]} */
+    const asked = [];
+    for (const yes of [false, true]) {
+      page.once('dialog', d => (asked.push(d.message()), yes ? d.accept() : d.dismiss()));
+      await tab.click('#out button');
+      await until('it asks', () => asked.length === (yes ? 2 : 1));
+      if (!yes) assert.deepEqual(app.did, []);
+    }
+    assert.match(asked[0], /Some changes are not saved on the server yet/);
+    await tab.waitFor('out', () => location.pathname === '/empty');
+    await app.network.good();
+    await load();
+    await until('it is sent', () => app.did.includes('added oil'));
+    assert.deepEqual(app.did, ['logged out', 'added oil']);
+  });
 });

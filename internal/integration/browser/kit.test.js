@@ -136,7 +136,7 @@ for (const engine of /** @type {const} */ (['chromium', 'firefox', 'webkit'])) {
       await tab.click('#outbox-strip [data-act=look]');
       assert.equal(await focused(), 'outbox-title');
       assert.deepEqual(await tab.texts('.outbox-label'), ['Готово: Физика']);
-      assert.match((await tab.text('.outbox-meta')) ?? '', /^сохранится, когда появится сеть · сейчас$/i);
+      assert.match((await tab.text('.outbox-meta')) ?? '', /^ждёт, сервер не отвечает · сейчас$/i);
       // Whatever Tab reaches, it is nothing behind the dialog.
       for (let i = 0; i < 8; i++) {
         await tab.raw.key('Tab');
