@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/go-chi/chi/v5"
@@ -85,12 +86,12 @@ func TestAnErrorBehindHalfOfAnAnswerCutsItOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = guard.Close(context.Background()) })
-	broken := true
+	var mended atomic.Bool
 	r := chi.NewRouter()
 	r.Use(guard.Handler)
 	r.Method(http.MethodPost, "/", handler(func(w http.ResponseWriter, _ *http.Request) error {
 		_, _ = io.WriteString(w, "half of ")
-		if broken {
+		if !mended.Load() {
 			return errors.New("the database is gone")
 		}
 		_, err := io.WriteString(w, "it")
@@ -116,7 +117,7 @@ func TestAnErrorBehindHalfOfAnAnswerCutsItOff(t *testing.T) {
 	if outcome, body, err := send(); err == nil {
 		t.Errorf("half of an answer is a whole one: %s %q", outcome, body)
 	}
-	broken = false
+	mended.Store(true)
 	for _, want := range []string{"executed", "replayed"} {
 		if outcome, body, err := send(); outcome != want || body != "half of it" || err != nil {
 			t.Errorf("then %s %q (%v), want %s", outcome, body, err, want)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/labstack/echo/v5"
@@ -61,13 +62,13 @@ func TestWrapMiddlewareStoresAnEmpty200ForAnError(t *testing.T) {
 // An error that comes when half of the answer is written: that half is not kept, and
 // the client does not take it for the whole.
 func TestAnErrorBehindHalfOfAnAnswerCutsItOff(t *testing.T) {
-	broken := true
+	var mended atomic.Bool
 	e := echo.New()
 	e.HTTPErrorHandler = answerError
 	e.Use(middleware.Recover(), guarded(newGuard(t).Handler))
 	e.POST("/", func(c *echo.Context) error {
 		_, _ = io.WriteString(c.Response(), "half of ")
-		if broken {
+		if !mended.Load() {
 			return errors.New("the database is gone")
 		}
 		_, err := io.WriteString(c.Response(), "it")
@@ -93,7 +94,7 @@ func TestAnErrorBehindHalfOfAnAnswerCutsItOff(t *testing.T) {
 	if outcome, body, err := send(); err == nil {
 		t.Errorf("half of an answer is a whole one: %s %q", outcome, body)
 	}
-	broken = false
+	mended.Store(true)
 	for _, want := range []string{"executed", "replayed"} {
 		if outcome, body, err := send(); outcome != want || body != "half of it" || err != nil {
 			t.Errorf("then %s %q (%v), want %s", outcome, body, err, want)

@@ -25,7 +25,7 @@ var stages = []stage{
 	{"vet", "go vet, every module of the workspace", []need{compiler}, runVet},
 	{"types", "tsc --checkJs, every script", []need{node, npm}, runTypes},
 	{"js", "node --test, the scripts without a browser", []need{node}, runScripts},
-	{"go", "go test -race, every module of the workspace", []need{compiler, node, postgres, pooler, redis, watcher, curl, flask, django, gunicorn}, runGo},
+	{"go", "go test -race, every module of the workspace", []need{compiler, node, npm, postgres, pooler, redis, watcher, curl, flask, django, gunicorn}, runGo},
 	{"staticcheck", "staticcheck, every module of the workspace", []need{compiler}, runStaticcheck},
 	{"browsers", "Chromium, Firefox and WebKit", []need{compiler, node, npm, chromium, firefox, webkit, xvfb, fonts}, runBrowsers},
 }
