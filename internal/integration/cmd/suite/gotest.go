@@ -25,8 +25,9 @@ func runGo(ctx context.Context, w *workplace) (counts, error) {
 	defer cancel()
 	// -count=1: some tests read the repository through other programs, which
 	// the test cache cannot see.
-	// Four packages at a time on two processors: much of a test is waiting.
-	side := fmt.Sprintf("-p=%d", runtime.NumCPU()+2)
+	// Three packages at a time on two processors: much of a test is waiting. With
+	// four the waits of one run out while the others compute.
+	side := fmt.Sprintf("-p=%d", runtime.NumCPU()+1)
 	args := []string{"test", "-race", "-count=1", side, "-timeout=20m", "-json"}
 	return goTests(ctx, w, args, append(longest, "work")...)
 }
