@@ -62,15 +62,22 @@ func (c Config) AssertConcurrent(t testing.TB, h http.Handler, r *http.Request) 
 	all.Wait()
 
 	var done []*Answer
+	var refused *Answer
 	for _, a := range answers {
 		switch {
 		case a.done():
 			done = append(done, a)
 		case !a.busy():
-			j.complain("of copies sent at once one was neither done nor told to come back", nil, a,
-				"answer a copy like the first one, or with 409 and Retry-After while the first one runs")
-			return
+			refused = a
 		}
+	}
+	if refused != nil {
+		what, first := "of copies sent at once one was neither done nor told to come back", (*Answer)(nil)
+		if len(done) > 0 {
+			what, first = "of copies sent at once a request is refused, and its client cannot tell that it was done", done[0]
+		}
+		j.complain(what, first, refused, "answer a copy like the first one, or with 409 and Retry-After while the first one runs")
+		return
 	}
 	if len(done) == 0 {
 		j.complain("of copies sent at once none was done: each one waits for another", nil, answers[0],

@@ -97,13 +97,13 @@ var wrongShops = []struct {
 	{locksForEver, map[string]string{"Crash": "a request is told for ever that the first try still runs"}},
 	{losesHeaders, map[string]string{
 		"SentAgain":   "a request was answered otherwise: another Location",
-		"AtOnce":      "a request was answered otherwise: another Location",
+		"AtOnce":      "answered otherwise: another Location|answered differently: another Location", // as a copy comes before the end or after it
 		"OtherBody":   "a request was answered otherwise: another Location",
 		"OtherPerson": "a request was answered otherwise: another Location",
 	}},
 	{otherStatus, map[string]string{
 		"SentAgain":   "a request was answered otherwise: another status",
-		"AtOnce":      "a request was answered otherwise: another status",
+		"AtOnce":      "answered otherwise: another status|answered differently: another status",
 		"OtherBody":   "a request was answered otherwise: another status",
 		"OtherPerson": "a request was answered otherwise: another status",
 	}},
@@ -133,7 +133,9 @@ func TestEachWrongShopFailsItsAssertionsAndNoOther(t *testing.T) {
 					continue
 				}
 				failed[a.Name] = true
-				if want, ok := w.fails[a.Name]; !ok || !strings.Contains(said, want) {
+				want, ok := w.fails[a.Name]
+				says := func(one string) bool { return strings.Contains(said, one) }
+				if !ok || !slices.ContainsFunc(strings.Split(want, "|"), says) {
 					t.Errorf("%s says\n%s, want %q", a.Name, said, want)
 				}
 				for _, part := range []string{"POST /orders: ", "what to do:   "} {
