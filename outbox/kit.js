@@ -1,17 +1,8 @@
 // @ts-check
 // What the person sees: the strip, the captions on rows, the list of what waits,
 // the number on the app's icon.
-//
-// The page takes part by attributes:
-//   data-outbox-row      a row; it gets the caption, and data-outbox-state
-//                        (waiting, login, refused, ask, old, stuck) while
-//                        something of it is not saved
-//   data-outbox-caption  within a row: where its caption goes (else at its end)
-//   data-outbox-open     a button that opens the list
-//   data-outbox-edit     on a row: "outbox:edit" there is handled by the page
-//   data-outbox-logout   on a form, a link, a button: asks first, while something
-//                        is not saved
-// Looks are in kit.css, words in texts.js.
+// The attributes by which a page takes part stand in docs/outbox.md, looks in
+// kit.css, words in texts.js.
 import { outbox } from './page.js';
 import { mark, nextLook, readable, reason, stateName, strip } from './kit-view.js';
 import { speaker, spoken } from './texts.js';

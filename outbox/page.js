@@ -8,10 +8,6 @@
 // From the element that asked bubble: outbox:queued {key}, outbox:delivered
 // {key, status, html}, outbox:refused {key, status, text}, outbox:unsaved {key},
 // outbox:superseded {key}.
-//
-// data-outbox-coalesce="group" on what asks, or around it: of wishes of one group
-// that wait side by side, the last one is sent, and the others never. Only what was
-// certainly not sent is given up: what was tried once may have been done.
 
 import { headers as announce } from './announce.js';
 import { createAsker, wishRow } from './ask.js';
