@@ -124,7 +124,9 @@ function put({ el, swap, status, html, trigger, hx = html ? {} : null }, who) {
   /** @param {Element} on @param {string} text @param {string} swapStyle */
   const swapIn = (on, text, swapStyle) => {
     if (String(lib.version).startsWith('4')) lib.swap({ text, target: on, swap: swapStyle, sourceElement: who?.asker.isConnected ? who.asker : on });
-    else lib.swap(on, text, { swapStyle, swapDelay: 0, settleDelay: 20 });
+    // What is swapped in is htmx's own only when it has settled: until then a press
+    // there would be a plain form's.
+    else lib.swap(on, text, { swapStyle, swapDelay: 0, settleDelay: 0 });
   };
 
   const adds = /^(before|after)/.test(style);
