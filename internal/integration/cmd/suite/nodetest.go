@@ -13,11 +13,11 @@ import (
 )
 
 // runNode runs files, given relative to the root, under node's own test runner,
-// side of them at a time. A file that takes longer than limit is ended and has
+// one file at a time. A file that takes longer than limit is ended and has
 // failed, and the next one has its turn.
-func runNode(ctx context.Context, w *workplace, side int, limit time.Duration, files []string) (*nodeReader, error) {
+func runNode(ctx context.Context, w *workplace, limit time.Duration, files []string) (*nodeReader, error) {
 	reporter := filepath.Join(w.root, integration, "cmd", "suite", "reporter.mjs")
-	args := append([]string{"--test", fmt.Sprintf("--test-concurrency=%d", side), fmt.Sprintf("--test-timeout=%d", limit.Milliseconds()), "--test-reporter=" + reporter, "--test-reporter-destination=stdout"}, files...)
+	args := append([]string{"--test", "--test-concurrency=1", fmt.Sprintf("--test-timeout=%d", limit.Milliseconds()), "--test-reporter=" + reporter, "--test-reporter-destination=stdout"}, files...)
 	n := &nodeReader{out: w.out}
 	err := w.lines(ctx, "", n.line, "node", args...)
 	if err != nil && n.counts.failed > 0 {
@@ -38,7 +38,7 @@ func fileAgain(w *workplace, limit time.Duration) func(context.Context, failure)
 		file := f.rerun[0]
 		second := seconds[file]
 		if second == nil {
-			n, err := runNode(ctx, w, 1, limit, []string{file})
+			n, err := runNode(ctx, w, limit, []string{file})
 			if err != nil {
 				fmt.Fprintf(w.out, "%s: %v\n", file, err)
 			}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -97,7 +96,7 @@ func runScripts(ctx context.Context, w *workplace) (counts, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	n, err := runNode(ctx, w, 1, 2*time.Minute, files)
+	n, err := runNode(ctx, w, 2*time.Minute, files)
 	w.failures = append(w.failures, n.failures...)
 	return n.counts, err
 }
@@ -113,39 +112,8 @@ func runBrowsers(ctx context.Context, w *workplace) (counts, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, whole)
 	defer cancel()
-	var c counts
-	var failures []failure
-	var errs []error
-	run := func(side int, files []string) {
-		if len(files) == 0 {
-			return
-		}
-		n, err := runNode(ctx, w, side, file, files)
-		c.add(n.counts)
-		failures = append(failures, n.failures...)
-		errs = append(errs, err)
-	}
-	alone, others := apart(files, wide)
-	run(1, alone)
-	run(2, others)
-	return w.again(ctx, c, failures, fileAgain(w, file)), errors.Join(errs...)
-}
-
-// wide are the files that start several browsers side by side themselves, or
-// judge how long a person waits. The others run two at a time: most of their time
-// is waiting.
-var wide = []string{"offline", "restart", "scenarios", "schedules", "soak", "worker-stops"}
-
-// apart divides files into those that are named so and the others.
-func apart(files, names []string) (named, others []string) {
-	for _, f := range files {
-		if slices.Contains(names, strings.TrimSuffix(filepath.Base(f), ".test.js")) {
-			named = append(named, f)
-		} else {
-			others = append(others, f)
-		}
-	}
-	return named, others
+	n, err := runNode(ctx, w, file, files)
+	return w.again(ctx, n.counts, n.failures, fileAgain(w, file)), err
 }
 
 // testScripts lists the *.test.js files of the repository whose folder is

@@ -133,7 +133,7 @@ func readNodeAt(t *testing.T, limit time.Duration, files map[string]string) (*no
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := runNode(context.Background(), w, 1, limit, paths)
+	n, err := runNode(context.Background(), w, limit, paths)
 	if err != nil {
 		t.Error(err)
 	}
