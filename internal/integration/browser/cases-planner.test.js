@@ -63,7 +63,7 @@ const controls = [
 
 // No control is ever switched off while its request is under way: a person may
 // take the wish back. What keeps the second press out is that it is part of the first.
-test('B178, B182: each control of a task, pressed twice: one name and one effect, and none is disabled for that', async () => {
+test('B178, B182: each control of a task, pressed twice: one request and one effect, and none is disabled for that', async () => {
   const anna = await scene.person();
   const { screen } = anna;
   await has(anna, 'Физика');
@@ -81,9 +81,7 @@ test('B178, B182: each control of a task, pressed twice: one name and one effect
     await screen.drained();
     await sleep(100);
     assert.equal((await scene.did(anna)).length - effects, 1, `${name}: ${await scene.did(anna)}`);
-    // On a busy machine the second press can come when the first is answered already.
-    const names = new Set((await scene.sent(path)).slice(sent).map(e => e.key));
-    assert.equal(names.size, 1, `${name}: ${JSON.stringify(await scene.sent(path))}`);
+    assert.equal((await scene.sent(path)).length - sent, 1, `${name}: ${JSON.stringify(await scene.sent(path))}`);
     // For the next control the task is as it was.
     if (name === '"done" on the task\'s page') await undo(anna, id, 'state', 'completed');
     if (name === '"delete" on the task\'s page') await undo(anna, id, 'trash', 'deleted');

@@ -150,7 +150,7 @@ func TestPostgresSurvivesTerminatedBackends(t *testing.T) {
 	store := openPgStore(t, pool, pgxstore.Config{})
 	stop := make(chan struct{})
 	var killers sync.WaitGroup
-	var killed, calls atomic.Int64
+	var killed, calls atomic.Int64 // killed: how often something was ended
 	killers.Go(func() {
 		// Not more often than a few calls end: on a slow machine each would meet it
 		// again and again, until its tries are used up.
@@ -158,13 +158,15 @@ func TestPostgresSurvivesTerminatedBackends(t *testing.T) {
 			select {
 			case <-stop:
 				return
-			case <-time.After(150 * time.Millisecond):
-				if n := calls.Load(); n < next {
-					continue
-				} else {
-					next = n + 8
-				}
-				killed.Add(int64(s.count("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'victim'")))
+			case <-time.After(10 * time.Millisecond):
+			}
+			n := calls.Load()
+			if n < next {
+				continue
+			}
+			next = n + 8
+			if s.count("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'victim'") > 0 {
+				killed.Add(1)
 			}
 		}
 	})
@@ -187,8 +189,8 @@ func TestPostgresSurvivesTerminatedBackends(t *testing.T) {
 	wg.Wait()
 	close(stop)
 	killers.Wait()
-	if killed.Load() == 0 {
-		t.Error("nothing was terminated")
+	if n := killed.Load(); n < 5 {
+		t.Errorf("connections were terminated %d times only", n)
 	}
 	if n, keys := s.count("SELECT count(*) FROM orders"), s.count("SELECT count(DISTINCT key) FROM orders"); n != 160 || keys != 160 {
 		t.Errorf("%d orders for %d keys, want 160", n, keys)
