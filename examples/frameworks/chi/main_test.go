@@ -2,19 +2,18 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
 
 	"github.com/onceward/onceward"
+	"github.com/onceward/onceward/examples/frameworks/internal/halfanswer"
 	"github.com/onceward/onceward/memstore"
 )
 
@@ -86,41 +85,11 @@ func TestAnErrorBehindHalfOfAnAnswerCutsItOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = guard.Close(context.Background()) })
-	var mended atomic.Bool
+	var half halfanswer.Handler
 	r := chi.NewRouter()
 	r.Use(guard.Handler)
-	r.Method(http.MethodPost, "/", handler(func(w http.ResponseWriter, _ *http.Request) error {
-		_, _ = io.WriteString(w, "half of ")
-		if !mended.Load() {
-			return errors.New("the database is gone")
-		}
-		_, err := io.WriteString(w, "it")
-		return err
-	}))
-	server := httptest.NewServer(r)
-	t.Cleanup(server.Close)
-	send := func() (outcome, body string, err error) {
-		r, err := http.NewRequest(http.MethodPost, server.URL, strings.NewReader("{}"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Idempotency-Key", "k")
-		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			return "", "", err
-		}
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
-		outcome, _, _ = strings.Cut(resp.Header.Get("Idempotency-Status"), ";")
-		return outcome, string(text), err
-	}
-	if outcome, body, err := send(); err == nil {
-		t.Errorf("half of an answer is a whole one: %s %q", outcome, body)
-	}
-	mended.Store(true)
-	for _, want := range []string{"executed", "replayed"} {
-		if outcome, body, err := send(); outcome != want || body != "half of it" || err != nil {
-			t.Errorf("then %s %q (%v), want %s", outcome, body, err, want)
-		}
+	r.Method(http.MethodPost, "/", handler(func(w http.ResponseWriter, _ *http.Request) error { return half.Write(w) }))
+	if err := halfanswer.Check(r, &half); err != nil {
+		t.Error(err)
 	}
 }

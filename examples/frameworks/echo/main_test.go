@@ -2,18 +2,16 @@ package main
 
 import (
 	"context"
-	"errors"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/labstack/echo/v5"
 	"github.com/labstack/echo/v5/middleware"
 
 	"github.com/onceward/onceward"
+	"github.com/onceward/onceward/examples/frameworks/internal/halfanswer"
 	"github.com/onceward/onceward/memstore"
 )
 
@@ -62,42 +60,12 @@ func TestWrapMiddlewareStoresAnEmpty200ForAnError(t *testing.T) {
 // An error that comes when half of the answer is written: that half is not kept, and
 // the client does not take it for the whole.
 func TestAnErrorBehindHalfOfAnAnswerCutsItOff(t *testing.T) {
-	var mended atomic.Bool
+	var half halfanswer.Handler
 	e := echo.New()
 	e.HTTPErrorHandler = answerError
 	e.Use(middleware.Recover(), guarded(newGuard(t).Handler))
-	e.POST("/", func(c *echo.Context) error {
-		_, _ = io.WriteString(c.Response(), "half of ")
-		if !mended.Load() {
-			return errors.New("the database is gone")
-		}
-		_, err := io.WriteString(c.Response(), "it")
-		return err
-	})
-	server := httptest.NewServer(e)
-	t.Cleanup(server.Close)
-	send := func() (outcome, body string, err error) {
-		r, err := http.NewRequest(http.MethodPost, server.URL, strings.NewReader("{}"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Idempotency-Key", "k")
-		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			return "", "", err
-		}
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
-		outcome, _, _ = strings.Cut(resp.Header.Get("Idempotency-Status"), ";")
-		return outcome, string(text), err
-	}
-	if outcome, body, err := send(); err == nil {
-		t.Errorf("half of an answer is a whole one: %s %q", outcome, body)
-	}
-	mended.Store(true)
-	for _, want := range []string{"executed", "replayed"} {
-		if outcome, body, err := send(); outcome != want || body != "half of it" || err != nil {
-			t.Errorf("then %s %q (%v), want %s", outcome, body, err, want)
-		}
+	e.POST("/", func(c *echo.Context) error { return half.Write(c.Response()) })
+	if err := halfanswer.Check(e, &half); err != nil {
+		t.Error(err)
 	}
 }

@@ -2,17 +2,16 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/onceward/onceward"
+	"github.com/onceward/onceward/examples/frameworks/internal/halfanswer"
 	"github.com/onceward/onceward/examples/frameworks/internal/shop"
 	"github.com/onceward/onceward/memstore"
 )
@@ -157,41 +156,11 @@ func TestStreamRunsInsideOfTheGuard(t *testing.T) {
 // An error that comes when half of the answer is written: that half is not kept, and
 // the client does not take it for the whole.
 func TestAnErrorBehindHalfOfAnAnswerCutsItOff(t *testing.T) {
-	var mended atomic.Bool
+	var half halfanswer.Handler
 	e := gin.New()
 	e.Use(recovered, guarded(e, newGuard(t).Handler), answerErrors)
-	e.POST("/", handle(func(c *gin.Context) error {
-		_, _ = io.WriteString(c.Writer, "half of ")
-		if !mended.Load() {
-			return errors.New("the database is gone")
-		}
-		_, err := io.WriteString(c.Writer, "it")
-		return err
-	}))
-	server := httptest.NewServer(e)
-	t.Cleanup(server.Close)
-	send := func() (outcome, body string, err error) {
-		r, err := http.NewRequest(http.MethodPost, server.URL, strings.NewReader("{}"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Idempotency-Key", "k")
-		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			return "", "", err
-		}
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
-		outcome, _, _ = strings.Cut(resp.Header.Get("Idempotency-Status"), ";")
-		return outcome, string(text), err
-	}
-	if outcome, body, err := send(); err == nil {
-		t.Errorf("half of an answer is a whole one: %s %q", outcome, body)
-	}
-	mended.Store(true)
-	for _, want := range []string{"executed", "replayed"} {
-		if outcome, body, err := send(); outcome != want || body != "half of it" || err != nil {
-			t.Errorf("then %s %q (%v), want %s", outcome, body, err, want)
-		}
+	e.POST("/", handle(func(c *gin.Context) error { return half.Write(c.Writer) }))
+	if err := halfanswer.Check(e, &half); err != nil {
+		t.Error(err)
 	}
 }
