@@ -186,14 +186,14 @@ describe('keys of a form that stays on the page', () => {
     const { id } = await screen.shows('Физика', { state: '' });
     const chip = `#task-${id} form[action$="/due"] button[name=date]`;
     const date = (await screen.tab.attribute(chip, 'value')) ?? '';
-    // A list that is drawn anew closes its menus.
+    // A row that is drawn anew is at the date already, and no longer offers it.
+    await scene.network.set({ plan: 'GET /today -> 503=1; POST /tasks/* -> cut-after-forward=1', mode: 'plan' });
     const press = () =>
       until('the chip is pressed', async () => {
         if (!(await screen.tab.exists(`#task-${id} details.menu[open]`))) await screen.tab.click(`#task-${id} .menu summary`, { timeout: 3000 });
         await screen.press(`${chip}[value="${date}"]`, 3000);
         return true;
       }, { timeout: 30_000 });
-    await scene.network.set({ plan: 'POST /tasks/* -> cut-after-forward=1', mode: 'plan' });
     await press();
     await screen.shows('Физика', { state: 'waiting' });
     const [kept] = await screen.keeps(1);
@@ -208,6 +208,28 @@ describe('keys of a form that stays on the page', () => {
     assert.deepEqual(await scene.did(anna), ['create Физика', 'due Физика']);
     assert.deepEqual([...new Set((await scene.sent(/due$/)).map(e => e.key))], [kept.key]);
     await screen.stripSays(null);
+  });
+
+  test('R36: the list is brought up to date while a move is under way: its row stays until the move is answered', async () => {
+    const anna = await scene.person();
+    const { screen } = anna;
+    await screen.add('Химия');
+    await anna.database('it is there', tasks => tasks.length === 1);
+    await screen.drained();
+    const { id } = await screen.shows('Химия', { state: '' });
+    const chip = `#task-${id} form[action$="/due"] button[name=date]`;
+    await scene.network.set({ plan: 'POST /tasks/* -> slow-after=1:5s', mode: 'plan' });
+    await screen.tab.click(`#task-${id} .menu summary`);
+    await screen.press(chip);
+    await anna.database('it is moved', tasks => tasks[0].due_date !== null);
+    await screen.tab.eval(row => {
+      Object.assign(document.getElementById(row) ?? {}, { pressed: true });
+      dispatchEvent(new Event('online'));
+    }, `task-${id}`);
+    await screen.tab.waitFor('the list is drawn anew', () => new Promise(resolve => document.addEventListener('planner:fresh', () => resolve(true), { once: true })));
+    assert.equal(await screen.tab.eval(row => 'pressed' in (document.getElementById(row) ?? {}), `task-${id}`), true);
+    await screen.tab.waitFor('the answer’s row', row => document.getElementById(row)?.dataset.list === 'today' && !('pressed' in (document.getElementById(row) ?? {})), `task-${id}`);
+    assert.deepEqual(await screen.errors(), []);
   });
 
   test('B073: A is added, the person goes elsewhere and back, and adds B: two tasks', async () => {

@@ -229,7 +229,7 @@ keepRows((row) => leaving.has(row.dataset.task ?? '') || pending(row));
 /** @param {HTMLElement} row whether something of it is not answered yet */
 function pending(row) {
   const task = row.dataset.task ?? '';
-  return wished(task, 'completed') !== undefined || wished(task, 'deleted') !== undefined || !!row.dataset.outboxState;
+  return wished(task, 'completed') !== undefined || wished(task, 'deleted') !== undefined || !!row.dataset.outboxState || !!row.querySelector('.htmx-request');
 }
 
 /**
