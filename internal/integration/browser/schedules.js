@@ -8,6 +8,7 @@ import { sleep, until } from './processes.js';
 import { Scene, startSite } from './scene.js';
 import { Soak } from './soak.js';
 import { Upstream } from './upstream.js';
+import { unsaved, watch } from './watch.js';
 
 /**
  * So that a schedule takes seconds. No request is given up before the longest black
@@ -119,9 +120,7 @@ class Schedule extends Soak {
    * @param {Set<string>} done keys
    */
   async toldUnsaved(done) {
-    const told = await this.places[0].screen.tab.eval(() =>
-      Object.keys(localStorage).flatMap(k => (k.startsWith('rig-unsaved-') ? [{ key: k.slice('rig-unsaved-'.length), ...JSON.parse(/** @type {string} */ (localStorage.getItem(k))) }] : [])));
-    for (const t of told) {
+    for (const t of await unsaved(this.places[0].screen.tab)) {
       if (done.has(t.key)) continue;
       const asked = wishOf(t);
       const meant = this.log.read().findLast(i => i.id === asked?.id && i.wish === asked?.wish);
@@ -152,7 +151,7 @@ class Schedule extends Soak {
       places.push({ name: 'A2', device: 'A', screen: second, person: first.login });
     }
     Object.assign(this, { people, places, front: places.at(-1) });
-    for (const place of this.places) await this.watch(place);
+    for (const place of this.places) await watch(place.screen.tab);
   }
 
   async step() {
@@ -174,7 +173,7 @@ class Schedule extends Soak {
       this.count('reload');
       await place.screen.tab.reload();
       await place.screen.running().catch(() => place.screen.today());
-      return this.watch(place);
+      return watch(place.screen.tab);
     }
     this.count('close');
     this.undos.push(...this.undos.splice(0).filter(u => u.place !== place));
@@ -184,7 +183,7 @@ class Schedule extends Soak {
     await opened.tab.front();
     Object.assign(this, { front: place });
     await opened.today().catch(() => opened.today());
-    await this.watch(place);
+    await watch(place.screen.tab);
   }
 
   /**
@@ -201,7 +200,7 @@ class Schedule extends Soak {
     this.undos.splice(0);
     await person.logIn(place.screen);
     place.person = person.login;
-    await this.watch(place);
+    await watch(place.screen.tab);
   }
 
   /** Everything is delivered, with whatever has to be done for that. */

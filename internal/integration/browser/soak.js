@@ -4,6 +4,7 @@
 // hands twice. In the end the database, and what was done on the way there, must
 // be what the people meant.
 import { join } from 'node:path';
+import { deck, generator, met } from './deck.js';
 import { BadNetwork } from './fault.js';
 import { judgeEffects } from './effects.js';
 import { IntentLog } from './intents.js';
@@ -11,94 +12,7 @@ import { sleep, startServer, tempFolder, until } from './processes.js';
 import { Scene, Site } from './scene.js';
 import { Screen } from './screen.js';
 import { Upstream } from './upstream.js';
-
-/**
- * What the network does, and by which of its faults. Each kind comes equally
- * often.
- * @type {Record<string, string[]>}
- */
-export const kinds = {
-  refuse: ['refuse'],
-  'half-request': ['half-request'],
-  'cut-after-forward': ['cut-after-forward'],
-  // Within the time after which a tap is told that it waits, and (of eight seconds) beyond.
-  blackhole: ['blackhole:1500ms', 'blackhole:1500ms', 'blackhole:9s'],
-  500: ['500'],
-  502: ['502'],
-  503: ['503', '503:ra=1'],
-  504: ['504'],
-  '500-after': ['500-after'],
-  '502-after': ['502-after'],
-  '503-after': ['503-after'],
-  '504-after': ['504-after'],
-  slow: ['slow:700ms'],
-  duplicate: ['duplicate', 'duplicate-concurrent'],
-};
-
-/** How many of a hundred requests meet a fault. */
-export const share = 30;
-
-/** @typedef {ReturnType<typeof generator>} Random */
-
-/** The same numbers for the same seed. @param {number} seed */
-export function generator(seed) {
-  let state = seed >>> 0;
-  const next = () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let t = state;
-    t = Math.imul(t ^ (t >>> 15), t | 1);
-    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  };
-  return {
-    next,
-    /** @param {number} n */
-    below: n => Math.floor(next() * n),
-    /** @template T @param {T[]} list @returns {T} */
-    one: list => list[Math.floor(next() * list.length)],
-  };
-}
-
-/**
- * The faults of the next n requests: in each hand of cards every kind once, and
- * so many good ones that the share is right; shuffled.
- * @param {Random} random
- * @param {number} n
- * @param {number} [percent] of them that meet a fault
- */
-export function deck(random, n, percent = share) {
-  const names = Object.keys(kinds);
-  const size = Math.round((names.length * 100) / percent);
-  const turn = new Map(names.map(name => [name, 0]));
-  /** @type {string[]} */
-  const cards = [];
-  while (cards.length < n) {
-    const hand = Array.from({ length: size }, (_, i) => {
-      const name = names[i];
-      if (!name) return 'pass';
-      const t = turn.get(name) ?? 0;
-      turn.set(name, t + 1);
-      return kinds[name][t % kinds[name].length];
-    });
-    for (let i = hand.length - 1; i > 0; i--) {
-      const j = random.below(i + 1);
-      [hand[i], hand[j]] = [hand[j], hand[i]];
-    }
-    cards.push(...hand);
-  }
-  return cards;
-}
-
-/** How many changing requests met each kind. @param {import('./fault.js').State} state */
-export function met(state) {
-  /** @type {Record<string, number>} */
-  const counts = {};
-  for (const name of Object.keys(kinds)) {
-    const modes = new Set(kinds[name].map(fault => fault.split(':')[0]));
-    counts[name] = [...modes].reduce((sum, mode) => sum + (state.changing[mode] ?? 0), 0);
-  }
-  return counts;
-}
+import { handedOver, watch } from './watch.js';
 
 /**
  * @typedef {object} Task what the driver knows of a task
@@ -291,7 +205,7 @@ export class Soak {
     } else {
       this.places = [await this.bare('anna-0')];
     }
-    for (const place of this.places) await this.watch(place);
+    for (const place of this.places) await watch(place.screen.tab);
   }
 
   /** A phone whose browser can keep nothing, signed in. @param {string} login @returns {Promise<Place>} */
@@ -311,54 +225,14 @@ export class Soak {
   }
 
   /**
-   * Writes down, in a page, what the pointer hits: a row can move under it. Also what
-   * is neither answered nor put down yet; and, in the phone's own store, what a page
-   * has told to be unsaved.
-   *
-   * @param {Place} place
-   */
-  watch(place) {
-    return place.screen.tab.eval(() => {
-      const rig = /** @type {any} */ (window);
-      if (rig.rigHits) return;
-      rig.rigHits = [];
-      rig.rigOpen = new Set();
-      navigator.serviceWorker?.addEventListener('message', ({ data }) => data?.type === 'outbox-placed' && rig.rigOpen.delete(data.key));
-      addEventListener('htmx:configRequest', event => {
-        const { path, verb, headers, parameters } = /** @type {CustomEvent} */ (event).detail;
-        const key = headers['Idempotency-Key'];
-        if (verb !== 'post' || !key) return;
-        rig.rigOpen.add(key);
-        localStorage.setItem(`rig-sent-${key}`, JSON.stringify({ path, form: Object.fromEntries(Object.entries(parameters)) }));
-      });
-      addEventListener('htmx:afterRequest', event => rig.rigOpen.delete(/** @type {CustomEvent} */ (event).detail.requestConfig.headers['Idempotency-Key']));
-      addEventListener('outbox:unsaved', event => {
-        const { key } = /** @type {CustomEvent} */ (event).detail;
-        const sent = localStorage.getItem(`rig-sent-${key}`);
-        if (sent) localStorage.setItem(`rig-unsaved-${key}`, sent);
-      });
-      addEventListener('click', event => {
-        // A finger that slips onto a title would open it, and come back.
-        if (/** @type {Element} */ (event.target).closest('a')) event.preventDefault();
-        const button = /** @type {Element} */ (event.target).closest('button');
-        const form = button?.closest('form');
-        const value = /** @type {HTMLInputElement | null | undefined} */ (form?.querySelector('input[name=completed], input[name=deleted]'));
-        if (form?.id && value) rig.rigHits.push({ form: form.id, value: value.value });
-      }, true);
-    });
-  }
-
-  /**
    * What a person has just tapped they look at, until the page has handed it over.
-   * That takes milliseconds, but not on a busy machine; what a page that is left
-   * before then had begun is the browser's to drop.
    *
    * @param {Place} place
    */
   async taken(place) {
     await sleep(300);
     await this.show(place);
-    await until('the taps are answered or put down', () => place.screen.tab.eval(() => !(/** @type {any} */ (window).rigOpen?.size)), { timeout: 20_000, every: 50 });
+    await handedOver(place.screen.tab);
   }
 
   /** One tap of somebody somewhere. */
@@ -528,14 +402,14 @@ export class Soak {
     await this.taken(first);
     await person.logIn(first.screen);
     first.person = person.login;
-    await this.watch(first);
+    await watch(first.screen.tab);
     if (!(await this.tapRow(second, false))) await this.add(second);
     await this.add(second);
     this.undos = this.undos.filter(u => u.place !== second);
     await this.taken(second);
     await second.screen.today();
     second.person = person.login;
-    await this.watch(second);
+    await watch(second.screen.tab);
   }
 
   /** The one of the two who is not signed in on the first phone. */

@@ -6,7 +6,8 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { open } from './engines.js';
-import { deck, generator, kinds, share, soak, sum, table } from './soak.js';
+import { deck, generator, kinds, share } from './deck.js';
+import { soak, sum, table } from './soak.js';
 
 const none = { lost: [], doubled: [], reordered: [], foreign: [] };
 const seed = Number(process.env.SOAK_SEED ?? 20261129);
