@@ -1,15 +1,12 @@
 package clients
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -19,52 +16,38 @@ import (
 
 	"github.com/onceward/onceward"
 	"github.com/onceward/onceward/fault"
+	"github.com/onceward/onceward/internal/integration/programs"
 )
 
 // shop is a running examples/orders.
 type shop struct {
-	program, addr string
-	args          []string
-	cmd           *exec.Cmd
+	programs.Program
+	addr string
+	args []string // without its address
 }
 
 func startShop(t *testing.T) *shop {
 	t.Helper()
 	dir := t.TempDir()
-	s := &shop{program: filepath.Join(dir, "orders"), addr: "127.0.0.1:0"}
-	build := exec.Command("go", "build", "-o", s.program, "github.com/onceward/onceward/examples/orders")
-	build.Stdout, build.Stderr = os.Stderr, os.Stderr
-	if err := build.Run(); err != nil {
+	s := &shop{Program: programs.Program{Path: filepath.Join(dir, "orders")}, addr: "127.0.0.1:0"}
+	if err := programs.Build(s.Path, "examples/orders", false); err != nil {
 		t.Fatal(err)
 	}
 	// The key and the order are one transaction: a kill doubles nothing.
 	s.args = []string{"-atomic", "-store", "sqlite:" + filepath.Join(dir, "orders.db")}
 	s.run(t)
-	t.Cleanup(s.kill)
+	t.Cleanup(s.Kill)
 	return s
 }
 
 func (s *shop) run(t *testing.T) {
 	t.Helper()
-	s.cmd = exec.Command(s.program, append([]string{"-addr", s.addr}, s.args...)...)
-	out, err := s.cmd.StdoutPipe()
+	s.Args = append([]string{"-addr", s.addr}, s.args...)
+	url, err := s.Start()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	at, ok := strings.CutPrefix(strings.TrimSpace(line), "listening on http://")
-	if err != nil || !ok {
-		t.Fatalf("the shop says %q: %v", line, err)
-	}
-	s.addr = at
-}
-
-func (s *shop) kill() {
-	_ = s.cmd.Process.Kill()
-	_ = s.cmd.Wait()
+	s.addr = strings.TrimPrefix(url, "http://")
 }
 
 // orders are the items that were ordered, and how often.
@@ -140,7 +123,7 @@ func TestAClientLosesAndDoublesNothingOverABadNetworkAndTwoKills(t *testing.T) {
 	}
 	for i := range orders {
 		if i == orders/3 || i == 2*orders/3 {
-			s.kill()
+			s.Kill()
 			time.Sleep(100 * time.Millisecond)
 			s.run(t)
 		}

@@ -189,7 +189,7 @@ func TestSIGTERMFinishesWhatRuns(t *testing.T) {
 		}
 	}
 	select {
-	case <-p.done:
+	case <-p.Done():
 		t.Fatal("it ended with requests in the middle")
 	default:
 	}

@@ -50,7 +50,7 @@ func TestKillsInsideRequestsLoseAndDoubleNothing(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		flying := c.stats.flying.Load()
-		p.kill()
+		p.Kill()
 
 		records := p.answered()
 		told := 0

@@ -1,7 +1,6 @@
 package deploys_test
 
 import (
-	"bytes"
 	"database/sql"
 	"fmt"
 	"io"
@@ -9,23 +8,19 @@ import (
 	"net/http/cookiejar"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	_ "modernc.org/sqlite"
+
+	"github.com/onceward/onceward/internal/integration/programs"
 )
 
-var (
-	binary     string   // the built planner
-	buildFlags []string // -race, if the tests have it
-)
+var binary string // the built planner
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "deploys-")
@@ -34,11 +29,9 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	binary = filepath.Join(dir, "planner")
-	build := exec.Command("go", slices.Concat([]string{"build", "-o", binary}, buildFlags, []string{"github.com/onceward/onceward/planner"})...)
-	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	code := 1
-	if err := build.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "building the planner:", err)
+	if err := programs.Build(binary, "planner", programs.Race); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 	} else {
 		code = m.Run()
 	}
@@ -48,27 +41,23 @@ func TestMain(m *testing.M) {
 
 // planner is one planner with its data, through all the lives of its process.
 type planner struct {
+	programs.Program
 	t    *testing.T
 	data string
 	addr string // host:port, the same in each life
 	url  string
-	cmd  *exec.Cmd
-	done chan struct{} // closed when the process has ended
-	out  output
 }
 
 func startPlanner(t *testing.T) *planner {
 	t.Helper()
-	p := &planner{t: t, data: onDisk(t), addr: "127.0.0.1:0"}
+	p := &planner{t: t, data: onDisk(t), addr: "127.0.0.1:0", Program: programs.Program{Path: binary, Listening: listens}}
 	p.start()
 	t.Cleanup(func() {
-		p.kill()
-		said := p.out.String()
-		if strings.Contains(said, "DATA RACE") {
-			t.Errorf("the planner has a data race:\n%s", said)
+		p.Kill()
+		if p.Raced() {
+			t.Errorf("the planner has a data race:\n%s", p.Said())
 		} else if t.Failed() {
-			lines := strings.SplitAfter(said, "\n")
-			t.Logf("the planner said, at its end:\n%s", strings.Join(lines[max(0, len(lines)-40):], ""))
+			t.Logf("the planner said, at its end:\n%s", p.Tail(40))
 		}
 	})
 	return p
@@ -86,45 +75,25 @@ func onDisk(t *testing.T) string {
 	return dir
 }
 
-var listens = regexp.MustCompile(`http://(127\.0\.0\.1:\d+)`)
+var listens = regexp.MustCompile(`(http://127\.0\.0\.1:\d+)`)
 
 // start starts the process and waits until it listens.
 func (p *planner) start() {
 	p.t.Helper()
-	p.cmd = exec.Command(binary, "-addr", p.addr, "-data", p.data)
-	said := &output{}
-	p.cmd.Stdout, p.cmd.Stderr = said, io.MultiWriter(said, &p.out)
-	if err := p.cmd.Start(); err != nil {
+	p.Args = []string{"-addr", p.addr, "-data", p.data}
+	url, err := p.Start()
+	if err != nil {
 		p.t.Fatal(err)
 	}
-	cmd, done := p.cmd, make(chan struct{})
-	p.done = done
-	go func() {
-		_ = cmd.Wait()
-		close(done)
-	}()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
-		if m := listens.FindStringSubmatch(said.String()); m != nil {
-			if p.url == "" { // later it is the same, and clients are reading it
-				p.addr, p.url = m[1], "http://"+m[1]
-			}
-			return
-		}
-		select {
-		case <-done:
-			p.t.Fatalf("the planner did not start: %v\n%s", cmd.ProcessState, said)
-		default:
-		}
-		if time.Now().After(end) {
-			p.t.Fatalf("after a minute the planner does not listen\n%s", said)
-		}
+	if p.url == "" { // later it is the same, and clients are reading it
+		p.addr, p.url = strings.TrimPrefix(url, "http://"), url
 	}
 }
 
 // term asks it to end, as a deploy does.
 func (p *planner) term() {
 	p.t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := p.Signal(syscall.SIGTERM); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -132,18 +101,11 @@ func (p *planner) term() {
 // wait waits for the end and returns the exit status.
 func (p *planner) wait() int {
 	p.t.Helper()
-	select {
-	case <-p.done:
-	case <-time.After(time.Minute):
-		p.t.Fatal("the planner did not end within a minute")
+	status, err := p.Wait()
+	if err != nil {
+		p.t.Fatal(err)
 	}
-	return p.cmd.ProcessState.ExitCode()
-}
-
-// kill is kill -9.
-func (p *planner) kill() {
-	_ = syscall.Kill(p.cmd.Process.Pid, syscall.SIGKILL)
-	<-p.done
+	return status
 }
 
 // rows asks the database; the planner may be running, or be dead.
@@ -239,22 +201,4 @@ func (p *planner) register(login string) *http.Client {
 		p.t.Fatalf("registering %s: %s\n%s", login, resp.Status, body)
 	}
 	return client
-}
-
-// output keeps what a process writes.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
 }

@@ -85,21 +85,21 @@ func codeOfThePage(t *testing.T) map[string]string {
 func table(t *testing.T) string {
 	var out strings.Builder
 	out.WriteString("| |")
-	for _, p := range programs {
+	for _, p := range columns {
 		fmt.Fprintf(&out, " %s |", p.name)
 	}
-	out.WriteString("\n|---|" + strings.Repeat("---|", len(programs)) + "\n")
+	out.WriteString("\n|---|" + strings.Repeat("---|", len(columns)) + "\n")
 	var odd []string
 	for _, name := range cases(t) {
 		row := fmt.Sprintf("| `%s` |", strings.TrimPrefix(name, "Test"))
-		for _, p := range programs {
+		for _, p := range columns {
 			row += fmt.Sprintf(" %s |", cell(p, name))
 		}
-		if strings.Count(row, " passed |") < len(programs) {
+		if strings.Count(row, " passed |") < len(columns) {
 			odd = append(odd, row)
 		}
 	}
-	fmt.Fprintf(&out, "| each of %d |%s\n", len(cases(t))-len(odd), strings.Repeat(" passed |", len(programs)))
+	fmt.Fprintf(&out, "| each of %d |%s\n", len(cases(t))-len(odd), strings.Repeat(" passed |", len(columns)))
 	for _, row := range odd {
 		out.WriteString(row + "\n")
 	}

@@ -8,17 +8,16 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/onceward/onceward/internal/integration/orders"
+	"github.com/onceward/onceward/internal/integration/programs"
 )
 
-var (
-	folder     string   // where the built programs are, and below it in plain those without the race detector
-	buildFlags []string // -race, if the tests have it
-)
+var folder string // where the built programs are, and below it in plain those without the race detector
 
 func TestMain(m *testing.M) {
 	var err error
@@ -43,7 +42,7 @@ var build = sync.OnceValue(func() error {
 	}
 	const examples = "github.com/onceward/onceward/examples/frameworks"
 	return errors.Join(
-		run(slices.Concat([]string{"build", "-o", folder + "/"}, buildFlags, []string{examples + "/..."})...),
+		run("build", "-race="+strconv.FormatBool(programs.Race), "-o", folder+"/", examples+"/..."),
 		run("build", "-o", filepath.Join(folder, "plain")+"/", examples+"/chi", examples+"/echo", examples+"/gin", examples+"/fiber"),
 		run("test", "-c", "-o", filepath.Join(folder, "orders.test"), "github.com/onceward/onceward/internal/integration/orders"),
 	)
@@ -58,7 +57,7 @@ func TestRequirement76TheOrdersTestsPassOnEachFramework(t *testing.T) {
 	}
 	turns := make(chan struct{}, 3) // each runs a dozen programs at a time
 	chosen := plan(cases(t), os.Getenv("ONCEWARD_FRAMEWORKS") == "all")
-	for _, p := range programs {
+	for _, p := range columns {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			turns <- struct{}{}
@@ -199,7 +198,7 @@ func TestEachCaseIsRunOrExcused(t *testing.T) {
 		for _, test := range cases(t) {
 			for _, store := range orders.RunsOn(test) {
 				want, one := 0, pair{test, store}
-				for _, p := range programs {
+				for _, p := range columns {
 					if whole, _ := exceptedOn(except[p.name], test, store); !whole {
 						want++
 					}
@@ -244,7 +243,7 @@ func TestTheExceptionsAreOfWhatThereIs(t *testing.T) {
 	}
 	used := map[string]bool{}
 	for column, list := range except {
-		if !slices.ContainsFunc(programs, func(p program) bool { return p.name == column }) {
+		if !slices.ContainsFunc(columns, func(p program) bool { return p.name == column }) {
 			t.Errorf("there is no program %s", column)
 		}
 		for _, e := range list {

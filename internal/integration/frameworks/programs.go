@@ -12,7 +12,7 @@ import (
 // its column in docs/frameworks.md.
 type program struct{ name, command, mount string }
 
-var programs = []program{
+var columns = []program{
 	{"chi", "chi", "router"},
 	{"chi, one router", "chi", "middleware"},
 	{"echo", "echo", "router"},
@@ -110,8 +110,8 @@ func plan(cases []string, all bool) map[string][]choice {
 				continue
 			}
 			var able []program // that are to run it
-			for k := range programs {
-				p := programs[(i+j+k)%len(programs)]
+			for k := range columns {
+				p := columns[(i+j+k)%len(columns)]
 				if whole, _ := exceptedOn(except[p.name], test, store); !whole {
 					able = append(able, p)
 				}

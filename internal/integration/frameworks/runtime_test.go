@@ -13,7 +13,7 @@ import (
 // A handler that outlives MaxRuntime still has what its framework gave it. No other
 // request may be given the same meanwhile: each is answered with its own order.
 func TestAHandlerPastMaxRuntimeMeetsNoOtherRequest(t *testing.T) {
-	for _, p := range programs {
+	for _, p := range columns {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			flags := []string{"-max-runtime", "200ms"}

@@ -10,10 +10,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
-	rig "github.com/onceward/onceward/internal/integration/gateway"
+	"github.com/onceward/onceward/internal/integration/programs"
 )
 
 // pages are those that show an app behind the gateway.
@@ -113,25 +112,19 @@ func (r *reader) exports(line string) {
 func (r *reader) serves(line, address string) {
 	r.t.Helper()
 	r.typed[line] = true
-	cmd := r.shell("exec " + line)
+	script := "exec " + line
 	if before, command, ok := strings.Cut(line, " gunicorn "); ok { // variables for one command
-		cmd = r.shell("export " + before + "; exec gunicorn " + command)
+		script = "export " + before + "; exec gunicorn " + command
 	}
-	var said output
-	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = &said, &said, rig.OwnGroup()
-	if err := cmd.Start(); err != nil {
+	cmd := r.shell(script)
+	p := &programs.Program{Path: cmd.Path, Args: cmd.Args[1:], Dir: cmd.Dir, Env: cmd.Env}
+	if err := p.Run(); err != nil {
 		r.t.Fatal(err)
 	}
-	ended := make(chan struct{})
-	go func() {
-		_ = cmd.Wait()
-		close(ended)
-	}()
 	r.t.Cleanup(func() {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		<-ended
+		p.Kill()
 		if r.t.Failed() {
-			r.t.Logf("%s said:\n%s", line, tail(said.String(), 20))
+			r.t.Logf("%s said:\n%s", line, p.Tail(20))
 		}
 	})
 	eventually(r.t, line+" answers", func() bool {

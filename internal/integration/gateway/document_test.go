@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/onceward/onceward/internal/integration/programs"
 )
 
 const document = "../../../docs/python.md"
@@ -128,9 +130,9 @@ func TestTheDocumentsCommandsWork(t *testing.T) {
 		for name, value := range map[string]string{"--listen": "127.0.0.1:0", "--to": s.url, "--store": store} {
 			args[slices.Index(args, name)+1] = value
 		}
-		g := &program{t: t, name: binary, args: args}
-		g.start(onceListens)
-		t.Cleanup(g.kill)
+		g := &program{t: t, Program: programs.Program{Path: binary, Args: args}}
+		g.start()
+		t.Cleanup(g.Kill)
 		p := s.signIn(g.url, "ann")
 		before := p.effects("tea")
 		p.must(g.url, ordering("tea", "k1")).want(t, http.StatusCreated, "executed")

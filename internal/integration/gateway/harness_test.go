@@ -1,8 +1,6 @@
 package gateway_test
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -22,13 +20,10 @@ import (
 	"time"
 
 	"github.com/onceward/onceward/fault"
-	rig "github.com/onceward/onceward/internal/integration/gateway"
+	"github.com/onceward/onceward/internal/integration/programs"
 )
 
-var (
-	binary     string   // the built cmd/onceward
-	buildFlags []string // -race, if the tests have it
-)
+var binary string // the built cmd/onceward
 
 // python is the distribution's, which has its packages; another one may come
 // first on the PATH.
@@ -54,10 +49,8 @@ func testMain(m *testing.M) int {
 		}
 	}
 	binary = filepath.Join(dir, "onceward")
-	build := exec.Command("go", slices.Concat([]string{"build", "-o", binary}, buildFlags, []string{"github.com/onceward/onceward/cmd/onceward"})...)
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "building cmd/onceward:", err)
+	if err := programs.Build(binary, "cmd/onceward", programs.Race); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
@@ -66,101 +59,34 @@ func testMain(m *testing.M) int {
 // missing: there are no Python packages, outside CI.
 var missing bool
 
-// output keeps what a program writes.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
-
 // program is a process that ends with its test, and its children with it.
 type program struct {
-	t    *testing.T
-	name string
-	args []string
-	env  []string
-	url  string
-	cmd  *exec.Cmd
-	done chan struct{}
-	out  output // of all its lives
+	programs.Program
+	t   *testing.T
+	url string
 }
 
-// start runs the program and waits for what tells its address.
-func (p *program) start(address *regexp.Regexp) {
+func (p *program) start() {
 	p.t.Helper()
-	p.cmd = exec.Command(p.name, p.args...)
-	p.cmd.Env = append(os.Environ(), p.env...)
-	p.cmd.SysProcAttr = rig.OwnGroup()
-	r, w, err := os.Pipe()
+	url, err := p.Start()
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.cmd.Stdout, p.cmd.Stderr = w, w
-	if err := p.cmd.Start(); err != nil {
-		p.t.Fatal(err)
-	}
-	w.Close()
-	cmd, done, found := p.cmd, make(chan struct{}), make(chan string, 1)
-	p.done = done
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
-		for lines := bufio.NewReader(r); ; {
-			line, err := lines.ReadString('\n')
-			_, _ = p.out.Write([]byte(line))
-			if m := address.FindStringSubmatch(line); m != nil {
-				select {
-				case found <- m[1]:
-				default:
-				}
-			}
-			if err != nil {
-				return
-			}
-		}
-	}()
-	go func() {
-		_ = cmd.Wait()
-		close(done)
-		<-read
-		r.Close()
-	}()
-	select {
-	case p.url = <-found:
-	case <-done:
-		p.t.Fatalf("%s ended at once:\n%s", p.name, p.out.String())
-	case <-time.After(60 * time.Second):
-		p.t.Fatalf("%s does not listen:\n%s", p.name, p.out.String())
-	}
-}
-
-// kill is kill -9 of the program and its children, which are its group.
-func (p *program) kill() {
-	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
-	<-p.done
+	p.url = url
 }
 
 // signal asks the program to end, and waits.
 func (p *program) signal() int {
 	p.t.Helper()
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-p.done:
-	case <-time.After(60 * time.Second):
-		p.t.Fatal("the program did not end within a minute of SIGTERM")
+	err := p.Signal(syscall.SIGTERM)
+	if err != nil {
+		p.t.Fatal(err)
 	}
-	return p.cmd.ProcessState.ExitCode()
+	code, err := p.Wait()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return code
 }
 
 // shop is one of the two applications.
@@ -185,10 +111,10 @@ func openShop(t *testing.T, kind string) *shop {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &shop{kind: kind, dir: dir, program: &program{t: t, name: python, env: []string{
+	s := &shop{kind: kind, dir: dir, program: &program{t: t, Program: programs.Program{Path: python, Listening: gunicornListens, Env: []string{
 		"SECRET_KEY=for the tests only", "DATABASE=" + filepath.Join(dir, "shop.db"), "ARRIVALS=" + filepath.Join(dir, "arrivals"),
 		"PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH=" + filepath.Join(testdata, kind) + ":" + testdata,
-	}}}
+	}}}}
 	if kind == "django" {
 		text, err := djangosTables()
 		if err == nil {
@@ -198,13 +124,13 @@ func openShop(t *testing.T, kind string) *shop {
 			t.Fatalf("making the tables: %v", err)
 		}
 	}
-	s.args = []string{"-m", "gunicorn", "--bind", "127.0.0.1:0", "--workers", "1", "--threads", "8", "--graceful-timeout", "1", "chaos:app"}
-	s.start(gunicornListens)
+	s.Args = []string{"-m", "gunicorn", "--bind", "127.0.0.1:0", "--workers", "1", "--threads", "8", "--graceful-timeout", "1", "chaos:app"}
+	s.start()
 	s.waitUntilItAnswers()
 	t.Cleanup(func() {
-		s.kill()
+		s.Kill()
 		if t.Failed() {
-			t.Logf("%s said, at its end:\n%s", kind, tail(s.out.String(), 30))
+			t.Logf("%s said, at its end:\n%s", kind, s.Tail(30))
 		}
 	})
 	return s
@@ -244,8 +170,8 @@ func (s *shop) waitUntilItAnswers() {
 // again starts the application anew at its address, after it was killed.
 func (s *shop) again() {
 	s.t.Helper()
-	s.args[slices.Index(s.args, "--bind")+1] = strings.TrimPrefix(s.url, "http://")
-	s.start(gunicornListens)
+	s.Args[slices.Index(s.Args, "--bind")+1] = strings.TrimPrefix(s.url, "http://")
+	s.start()
 	s.waitUntilItAnswers()
 }
 
@@ -266,20 +192,17 @@ func (s *shop) scope() string {
 	return map[string]string{"flask": "cookie:who", "django": "cookie:sessionid"}[s.kind]
 }
 
-var onceListens = regexp.MustCompile(`^listening on (http://127\.0\.0\.1:\d+)`)
-
 // openGateway starts `onceward gateway`.
 func openGateway(t *testing.T, to, store, scope string, flags ...string) *program {
 	t.Helper()
-	p := &program{t: t, name: binary, args: slices.Concat([]string{"gateway", "--listen", "127.0.0.1:0", "--to", to, "--store", store, "--scope", scope}, flags)}
-	p.start(onceListens)
+	p := &program{t: t, Program: programs.Program{Path: binary, Args: slices.Concat([]string{"gateway", "--listen", "127.0.0.1:0", "--to", to, "--store", store, "--scope", scope}, flags)}}
+	p.start()
 	t.Cleanup(func() {
-		p.kill()
-		text := p.out.String()
-		if strings.Contains(text, "DATA RACE") {
-			t.Errorf("the gateway has a data race:\n%s", text)
+		p.Kill()
+		if p.Raced() {
+			t.Errorf("the gateway has a data race:\n%s", p.Said())
 		} else if t.Failed() {
-			t.Logf("the gateway said, at its end:\n%s", tail(text, 40))
+			t.Logf("the gateway said, at its end:\n%s", p.Tail(40))
 		}
 	})
 	return p
@@ -287,8 +210,8 @@ func openGateway(t *testing.T, to, store, scope string, flags ...string) *progra
 
 func (p *program) againAt(url string) {
 	p.t.Helper()
-	p.args[slices.Index(p.args, "--listen")+1] = strings.TrimPrefix(url, "http://")
-	p.start(onceListens)
+	p.Args[slices.Index(p.Args, "--listen")+1] = strings.TrimPrefix(url, "http://")
+	p.start()
 }
 
 // network is a bad network before something.

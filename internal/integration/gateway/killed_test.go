@@ -74,7 +74,7 @@ func TestAnApplicationThatIsDownWasSentNothing(t *testing.T) {
 	onEach(t, func(t *testing.T, s *shop) {
 		g := openGateway(t, s.url, sqlite(t), s.scope())
 		p := s.signIn(s.url, "ann")
-		s.kill()
+		s.Kill()
 		s.unreachable(t) // a worker that dies last still accepts
 		a := p.must(g.url, ordering("tea", "k"))
 		a.want(t, http.StatusServiceUnavailable, "released")
@@ -113,7 +113,7 @@ func TestAGatewayKilledInMidRequestLeavesNothingStuckAndNothingDoubled(t *testin
 			}()
 			eventually(t, "the request is at the application", func() bool { return s.arrivals("POST /orders ") == 1 })
 			killed := time.Now()
-			g.kill()
+			g.Kill()
 			if err := <-broken; err == nil {
 				t.Error("a killed gateway answered")
 			}

@@ -52,7 +52,7 @@ func TestB030AfterKill9TheRetryWaitsForTheLeaseAndRunsOnce(t *testing.T) {
 		s := start(t, b, "-lease", is(b, "5s", "10m"))
 		first := s.background(request{key: "k", chaos: "sleep_ms=20000"})
 		s.waitRunning(1)
-		s.kill()
+		s.Kill()
 		if a := <-first; a.status != 0 {
 			t.Errorf("a killed process answered %v", a)
 		}

@@ -54,7 +54,7 @@ func TestB097AStoreThatIsGoneAfterTheWorkLosesAndDoublesNothing(t *testing.T) {
 			if got := a.header.Get("Idempotency-Status"); !strings.HasPrefix(got, "executed;unrecorded") {
 				t.Errorf("Idempotency-Status: %s", got)
 			}
-			eventually(t, "a warning in the log", func() bool { return strings.Contains(s.out.String(), `level=WARN msg=onceward`) })
+			eventually(t, "a warning in the log", func() bool { return strings.Contains(s.Said(), `level=WARN msg=onceward`) })
 		}
 		s.send(request{key: "k"}).want(t, http.StatusServiceUnavailable, "unavailable")
 		gate.open()

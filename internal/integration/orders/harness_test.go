@@ -2,7 +2,6 @@ package orders_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,21 +12,20 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/onceward/onceward/internal/integration/programs"
 )
 
 var (
-	binary     string   // the built examples/orders
-	plain      string   // the same without the race detector
-	buildFlags []string // -race, if the tests have it
+	binary string // the built examples/orders
+	plain  string // the same without the race detector
 )
 
 func TestMain(m *testing.M) {
@@ -37,11 +35,6 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	binary, plain = filepath.Join(dir, "orders"), filepath.Join(dir, "orders-plain")
-	build := func(output string, flags []string) error {
-		cmd := exec.Command("go", slices.Concat([]string{"build", "-o", output}, flags, []string{"github.com/onceward/onceward/examples/orders"})...)
-		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-		return cmd.Run()
-	}
 	// These tests mostly wait for the program, so more of them may run at once
 	// than there are processors. Two programs of each may have six connections to
 	// one Postgres.
@@ -53,8 +46,8 @@ func TestMain(m *testing.M) {
 	if another.program != "" {
 		binary, plain = another.program, another.plain
 		code = m.Run()
-	} else if err := errors.Join(build(binary, buildFlags), build(plain, nil)); err != nil {
-		fmt.Fprintln(os.Stderr, "building examples/orders:", err)
+	} else if err := errors.Join(programs.Build(binary, "examples/orders", programs.Race), programs.Build(plain, "examples/orders", false)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 	} else {
 		code = m.Run()
 	}
@@ -64,14 +57,11 @@ func TestMain(m *testing.M) {
 
 // server is one running program.
 type server struct {
+	*programs.Program
 	t    *testing.T
 	b    backend
 	url  string
 	args []string // without its address
-	env  []string // more of it
-	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended
-	out  output        // its standard error, of all its lives
 }
 
 // start starts the program on a fresh store.
@@ -89,15 +79,14 @@ func startOn(t *testing.T, b backend, store []string, flags ...string) *server {
 // startIn starts the program in an environment that has more than the test's.
 func startIn(t *testing.T, env []string, b backend, store []string, flags ...string) *server {
 	t.Helper()
-	s := &server{t: t, b: b, env: env, args: slices.Concat([]string{"-chaos"}, another.flags, store, flags)}
+	s := &server{t: t, b: b, Program: &programs.Program{Env: env}, args: slices.Concat([]string{"-chaos"}, another.flags, store, flags)}
 	s.run("127.0.0.1:0")
 	t.Cleanup(func() {
-		s.kill()
-		text := s.out.String()
-		if strings.Contains(text, "DATA RACE") {
-			t.Errorf("the program has a data race:\n%s", text)
+		s.Kill()
+		if s.Raced() {
+			t.Errorf("the program has a data race:\n%s", s.Said())
 		} else if t.Failed() {
-			t.Logf("the program said, at its end:\n%s", tail(text, 40))
+			t.Logf("the program said, at its end:\n%s", s.Tail(40))
 		}
 	})
 	return s
@@ -105,65 +94,34 @@ func startIn(t *testing.T, env []string, b backend, store []string, flags ...str
 
 func (s *server) run(addr string) {
 	s.t.Helper()
-	program := plain
+	s.Path, s.Args = plain, append([]string{"-addr", addr}, s.args...)
 	if test, _, _ := strings.Cut(s.t.Name(), "/"); raced(test, s.b.name) {
-		program = binary
+		s.Path = binary
 	}
-	s.cmd = exec.Command(program, append([]string{"-addr", addr}, s.args...)...)
-	s.cmd.Stderr, s.cmd.Env = &s.out, append(os.Environ(), s.env...)
-	stdout, err := s.cmd.StdoutPipe()
+	url, err := s.Start()
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if err := s.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	lines := bufio.NewReader(stdout)
-	first, err := lines.ReadString('\n')
-	at, ok := strings.CutPrefix(strings.TrimSuffix(first, "\n"), "listening on ")
-	if err != nil || !ok {
-		_ = s.cmd.Process.Kill()
-		s.t.Fatalf("the program's first line is %q (%v):\n%s", first, err, s.out.String())
-	}
-	s.url = at
-	s.done = make(chan struct{})
-	go func() {
-		_, _ = io.Copy(io.Discard, lines)
-		_ = s.cmd.Wait()
-		close(s.done)
-	}()
-}
-
-// tail is the last n lines of a text.
-func tail(text string, n int) string {
-	lines := strings.SplitAfter(text, "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "")
-}
-
-// kill is kill -9, by pid.
-func (s *server) kill() {
-	_ = syscall.Kill(s.cmd.Process.Pid, syscall.SIGKILL)
-	<-s.done
+	s.url = url
 }
 
 // stop asks the program to end and returns how it did.
 func (s *server) stop() int {
 	s.t.Helper()
-	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := s.Signal(syscall.SIGTERM); err != nil {
 		s.t.Fatal(err)
 	}
-	s.ended()
-	return s.cmd.ProcessState.ExitCode()
+	return s.ended()
 }
 
-// ended waits for the program's end.
-func (s *server) ended() {
+// ended waits for the program's end and returns how it ended.
+func (s *server) ended() int {
 	s.t.Helper()
-	select {
-	case <-s.done:
-	case <-time.After(30 * time.Second):
-		s.t.Fatal("the program has not ended within 30 s")
+	code, err := s.Wait()
+	if err != nil {
+		s.t.Fatal(err)
 	}
+	return code
 }
 
 // restart starts the program again, on its store and at its address.
@@ -171,24 +129,6 @@ func (s *server) restart() {
 	s.t.Helper()
 	s.ended()
 	s.run(strings.TrimPrefix(s.url, "http://"))
-}
-
-// output keeps what a program writes.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
 }
 
 // request is one request; the zero value of a field leaves it out.

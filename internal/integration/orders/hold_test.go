@@ -109,7 +109,7 @@ func TestB033HoldKeepsWhatADeadProcessLeft(t *testing.T) {
 				s.wantHeld(r, c.effects)
 				time.Sleep(2 * time.Second) // past the retention, and some sweeps
 				s.wantHeld(r, c.effects)
-				s.kill()
+				s.Kill()
 				s.restart()
 				s.wantHeld(r, c.effects)
 			})

@@ -348,7 +348,7 @@ func TestB059AHugeAnswerCostsNoMemory(t *testing.T) {
 // has no /proc, what it holds now.
 func (s *server) peakMemory() int {
 	s.t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.Pid()))
 	if errors.Is(err, fs.ErrNotExist) {
 		v, err := s.vitals()
 		if err != nil {

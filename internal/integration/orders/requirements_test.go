@@ -294,7 +294,7 @@ func TestRequirement70OneIDInTheLogTellsTheStory(t *testing.T) {
 		var story []string
 		eventually(t, "four lines in the log", func() bool {
 			story = nil
-			for line := range strings.Lines(s.out.String()) {
+			for line := range strings.Lines(s.Said()) {
 				// Each decision; internal/integration/operating reads the rest of the story too.
 				if m := recordID.FindStringSubmatch(line); m != nil && m[1] == id && strings.Contains(line, " outcome=") {
 					story = append(story, line)
@@ -310,7 +310,7 @@ func TestRequirement70OneIDInTheLogTellsTheStory(t *testing.T) {
 				t.Errorf("line %d is\n%swant scope, ms and %s", i+1, line, want[i])
 			}
 		}
-		if said := s.out.String(); strings.Contains(said, key) || strings.Contains(said, "anna") {
+		if said := s.Said(); strings.Contains(said, key) || strings.Contains(said, "anna") {
 			t.Errorf("the log tells the key or the user:\n%s", said)
 		}
 	}, "-user-header", "X-User")
@@ -361,7 +361,7 @@ func TestSIGTERMFinishesWhatRuns(t *testing.T) {
 			t.Fatalf("the client was to leave: %v", err)
 		}
 		if code := s.stop(); code != 0 {
-			t.Errorf("the program ended with %d:\n%s", code, s.out.String())
+			t.Errorf("the program ended with %d:\n%s", code, s.Said())
 		}
 		(<-watched).want(t, http.StatusCreated, "executed")
 		s.restart()

@@ -171,7 +171,7 @@ func TestAPanicIsNoAnswerAndStaysAPanic(t *testing.T) {
 		s.wantPanic(request{key: "k", chaos: "panic=1"})
 		s.send(request{key: "k"}).want(t, http.StatusCreated, "executed")
 		s.wantEffects(1)
-		said := s.out.String()
+		said := s.Said()
 		if !strings.Contains(said, "panic serving") && !another.recovers || !strings.Contains(said, "chaos.go") {
 			t.Errorf("nobody reported the panic with the handler's own stack:\n%s", said)
 		}

@@ -100,7 +100,7 @@ func TestRequirement32AGuardThatMeetsNoUserFailsLoudly(t *testing.T) {
 		}
 		s.send(request{}).want(t, http.StatusInternalServerError, "")
 		s.wantEffects(0)
-		if said := s.out.String(); !strings.Contains(said, "level=ERROR") || !strings.Contains(said, "inside authentication") {
+		if said := s.Said(); !strings.Contains(said, "level=ERROR") || !strings.Contains(said, "inside authentication") {
 			t.Errorf("the log does not say that the guard stands outside authentication:\n%s", said)
 		}
 		// The mistake took no key.

@@ -51,7 +51,7 @@ func TestKill9InTheMidstOfManyOrdersLosesAndDoublesNothing(t *testing.T) {
 		}
 		for range kills {
 			time.Sleep(pause + rand.N(pause))
-			s.kill()
+			s.Kill()
 			s.restart()
 		}
 		time.Sleep(pause)

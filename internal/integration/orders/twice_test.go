@@ -122,7 +122,7 @@ func TestB005FiveClicksOnTwoProcessesMakeOneOrder(t *testing.T) {
 		one := two[0]
 		if !b.durable {
 			eventually(t, "a warning that the keys are this process's alone", func() bool {
-				return strings.Contains(one.out.String(), "a second process would not see them")
+				return strings.Contains(one.Said(), "a second process would not see them")
 			})
 			return
 		}

@@ -1,5 +1,0 @@
-//go:build race
-
-package frameworks
-
-func init() { buildFlags = append(buildFlags, "-race") }
