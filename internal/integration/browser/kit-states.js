@@ -86,8 +86,8 @@ export async function arrange(tab, kit, { entries = [], more = {}, tell, press =
   });
   await tab.eval((list, also) => /** @type {any} */ (window).outbox.show(list, also), given, more);
   if (tell) await tab.eval(type => void document.querySelector('#add')?.dispatchEvent(new CustomEvent(type, { bubbles: true, detail: {} })), tell);
-  // The strip has its words a moment after it is there.
-  if (press[0]?.includes('outbox-strip')) await tab.waitFor('the strip has its words', () => document.querySelector('#outbox-strip .outbox-text')?.textContent);
+  // The strip has its words a moment after it is there, and then stands where it will.
+  if (press.length && entries.length) await tab.waitFor('the strip has its words', () => document.querySelector('#outbox-strip .outbox-text')?.textContent);
   for (const selector of press) await tab.click(selector);
   await tab.waitFor(`${shows} is seen`, selector => document.querySelector(selector)?.checkVisibility(), shows);
 }
