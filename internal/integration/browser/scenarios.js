@@ -333,8 +333,9 @@ const first = [
       }
       const boris = await scene.account('boris', anna.context);
       const second = await anna.newTab();
-      // The first is under way, slowly, when the session changes under it.
-      await scene.network.set({ mode: 'plan', plan: 'POST /tasks* -> slow-after=1:3s' });
+      // The first is under way, slowly, when the session changes under it; the others
+      // have not been sent by then.
+      await scene.network.set({ mode: 'plan', script: 'POST /tasks* -> slow-after:5s, refuse*1000' });
       await screen.tab.front();
       await until('the first is on its way', async () => (await scene.sent(/state$/)).some(e => e.forwarded > 0), { every: 20 });
       await second.tab.front();
