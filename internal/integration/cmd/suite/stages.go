@@ -106,7 +106,7 @@ func runBrowsers(ctx context.Context, w *workplace) (counts, error) {
 	if err != nil {
 		return counts{}, err
 	}
-	file, whole := 6*time.Minute, 40*time.Minute
+	file, whole := 10*time.Minute, 50*time.Minute
 	if os.Getenv("ONCEWARD_BROWSERS") == "all" {
 		file, whole = time.Hour, 3*time.Hour // hundreds of random schedules
 	}
