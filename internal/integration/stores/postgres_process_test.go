@@ -111,61 +111,15 @@ func startPostgresChild(t *testing.T, part, dsn string) *child {
 	return startChild(t, part, dsn)
 }
 
-// B005, B017: two processes, one database, 400 requests for 200 keys and 200 for
-// one key, all at once.
+// B005, B017.
 func TestTwoProcessesShareAPostgres(t *testing.T) {
 	dsn := servers.Postgres(t)
-	effects, replays := map[string]int{}, 0
-	for what, key := range bothSay(t, dsn, "share") {
-		switch word, _, _ := strings.Cut(what, " "); word {
-		case "effect":
-			effects[strings.TrimPrefix(what, "effect ")] += key
-		case "replay":
-			replays += key
-		default:
-			t.Errorf("a process says: %s", what)
-		}
-	}
-	if len(effects) != sharedKeys+1 {
-		t.Errorf("%d keys were run, want %d", len(effects), sharedKeys+1)
-	}
-	for key, n := range effects {
-		if n != 1 {
-			t.Errorf("%s was run %d times", key, n)
-		}
-	}
-	if want := 2*(sharedKeys+hotRacers) - sharedKeys - 1; replays != want {
-		t.Errorf("%d replays, want %d", replays, want)
-	}
-}
-
-// bothSay runs part in two processes at once and counts what they say.
-func bothSay(t *testing.T, dsn, part string) map[string]int {
-	t.Helper()
-	children := []*child{startPostgresChild(t, part, dsn), startPostgresChild(t, part, dsn)}
-	said := map[string]int{}
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	for _, c := range children {
-		c.begin()
-		wg.Go(func() {
-			for c.out.Scan() {
-				mu.Lock()
-				said[c.out.Text()]++
-				mu.Unlock()
-			}
-			if err := c.Wait(); err != nil {
-				t.Errorf("a process ended with %v\n%s", err, c.err)
-			}
-		})
-	}
-	wg.Wait()
-	return said
+	shareKeys(t, startPostgresChild(t, "share", dsn), startPostgresChild(t, "share", dsn))
 }
 
 func TestTwoProcessesShareTransactions(t *testing.T) {
 	s := newPGShop(t)
-	for said, n := range bothSay(t, s.dsn, "atomic") {
+	for said, n := range bothSay(t, startPostgresChild(t, "atomic", s.dsn), startPostgresChild(t, "atomic", s.dsn)) {
 		f := strings.Fields(said)
 		if len(f) != 3 || f[0] != "answer" || f[1] != f[2] || n != 4 {
 			t.Errorf("%d times a process says: %s", n, said)
@@ -176,41 +130,10 @@ func TestTwoProcessesShareTransactions(t *testing.T) {
 	}
 }
 
-// B030: kill -9 while a claim is held: taken until its lease is over, then taken
-// over once.
+// B030.
 func TestAKilledProcessIsTakenOverOnPostgres(t *testing.T) {
 	s := newPGShop(t)
-	dead := startPostgresChild(t, "hold", s.dsn)
-	dead.begin()
-	if line := dead.line(); line != "claimed" {
-		t.Fatalf("the child says %q\n%s", line, dead.err)
-	}
-	if err := dead.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	dead.Wait()
-	next := processClaim("held-by-the-dead", 2)
-	next.TakeOver = true
-	rec, claimed, err := s.store.Claim(t.Context(), next)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !claimed { // a slow machine may come after the lease
-		if rec.State != onceward.InProgress || rec.Attempt != 1 || rec.LeaseLeft > 2*time.Second {
-			t.Fatalf("the dead process's claim is %+v", rec)
-		}
-		time.Sleep(max(0, rec.LeaseLeft) + 10*time.Millisecond)
-		if rec, claimed, err = s.store.Claim(t.Context(), next); err != nil || !claimed {
-			t.Fatalf("after the lease: claimed %v, error %v", claimed, err)
-		}
-	}
-	if rec.Attempt != 2 {
-		t.Errorf("the take-over is attempt %d", rec.Attempt)
-	}
-	old := processClaim("held-by-the-dead", 1)
-	if err := s.store.Complete(t.Context(), old.Key, old.Token, testAnswer("late"), time.Hour); !errors.Is(err, onceward.ErrClaimLost) {
-		t.Errorf("Complete under the dead process's token: %v, want ErrClaimLost", err)
-	}
+	takeOver(t, startPostgresChild(t, "hold", s.dsn), s.store)
 }
 
 // kill -9 within the work of Transact: its key is free at once and nothing of it is

@@ -203,31 +203,19 @@ func (c *child) line() string {
 
 func (c *child) begin() { io.WriteString(c.in, "go\n") }
 
-// B005, B017, B091, B092: two processes, one file, 400 requests for 200 keys and
-// 200 for one key, all at once. Each key is run once, each other request gets
-// its answer, and no "database is locked" is seen.
-func TestTwoProcessesShareAFile(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "keys.db")
-	children := []*child{startChild(t, "share", file), startChild(t, "share", file)}
-	for _, c := range children {
-		c.begin()
-	}
-	effects, replays := map[string]int{}, 0
+// bothSay lets two processes begin at once and counts what they say.
+func bothSay(t *testing.T, one, other *child) map[string]int {
+	t.Helper()
+	one.begin()
+	other.begin()
+	said := map[string]int{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	for _, c := range children {
+	for _, c := range []*child{one, other} {
 		wg.Go(func() {
 			for c.out.Scan() {
-				what, key, _ := strings.Cut(c.out.Text(), " ")
 				mu.Lock()
-				switch what {
-				case "effect":
-					effects[key]++
-				case "replay":
-					replays++
-				default:
-					t.Errorf("a process says: %s", c.out.Text())
-				}
+				said[c.out.Text()]++
 				mu.Unlock()
 			}
 			if err := c.Wait(); err != nil {
@@ -236,6 +224,24 @@ func TestTwoProcessesShareAFile(t *testing.T) {
 		})
 	}
 	wg.Wait()
+	return said
+}
+
+// shareKeys lets two processes send 400 requests for 200 keys and 200 for one key, all
+// at once: each key is run once, and each other request gets its answer.
+func shareKeys(t *testing.T, one, other *child) {
+	t.Helper()
+	effects, replays := map[string]int{}, 0
+	for what, n := range bothSay(t, one, other) {
+		switch word, key, _ := strings.Cut(what, " "); word {
+		case "effect":
+			effects[key] += n
+		case "replay":
+			replays += n
+		default:
+			t.Errorf("a process says: %s", what)
+		}
+	}
 	if len(effects) != sharedKeys+1 {
 		t.Errorf("%d keys were run, want %d", len(effects), sharedKeys+1)
 	}
@@ -249,12 +255,11 @@ func TestTwoProcessesShareAFile(t *testing.T) {
 	}
 }
 
-// B030: kill -9 while a claim is held. Before its lease ends the key is taken;
-// after it another process takes over, once, and the dead one's token is worth
+// takeOver kills (-9) a process that holds a claim. Before its lease ends the key is
+// taken; after it another process takes over, once, and the dead one's token is worth
 // nothing.
-func TestAKilledProcessIsTakenOverAfterItsLease(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "keys.db")
-	dead := startChild(t, "hold", file)
+func takeOver(t *testing.T, dead *child, store onceward.Store) {
+	t.Helper()
 	dead.begin()
 	if line := dead.line(); line != "claimed" {
 		t.Fatalf("the child says %q\n%s", line, dead.err)
@@ -264,7 +269,6 @@ func TestAKilledProcessIsTakenOverAfterItsLease(t *testing.T) {
 	}
 	dead.Wait()
 
-	store := openStore(t, openPool(t, file), sqlitestore.Config{})
 	ctx := t.Context()
 	next := processClaim("held-by-the-dead", 2)
 	next.TakeOver = true
@@ -286,10 +290,22 @@ func TestAKilledProcessIsTakenOverAfterItsLease(t *testing.T) {
 		t.Errorf("the take-over is attempt %d", rec.Attempt)
 	}
 	old := processClaim("held-by-the-dead", 1)
-	err = store.Complete(ctx, old.Key, old.Token, &onceward.Response{Status: 200}, time.Hour)
-	if !errors.Is(err, onceward.ErrClaimLost) {
+	if err := store.Complete(ctx, old.Key, old.Token, testAnswer("late"), time.Hour); !errors.Is(err, onceward.ErrClaimLost) {
 		t.Errorf("Complete under the dead process's token: %v, want ErrClaimLost", err)
 	}
+}
+
+// B005, B017, B091, B092: one file, and no "database is locked" is seen.
+func TestTwoProcessesShareAFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "keys.db")
+	shareKeys(t, startChild(t, "share", file), startChild(t, "share", file))
+}
+
+// B030.
+func TestAKilledProcessIsTakenOverAfterItsLease(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "keys.db")
+	dead := startChild(t, "hold", file)
+	takeOver(t, dead, openStore(t, openPool(t, file), sqlitestore.Config{}))
 }
 
 // A process killed in the middle of its commits has lost nothing that it had

@@ -209,33 +209,16 @@ func checkOrders(t *testing.T, file string, sent, answered map[string]bool) {
 // same requests reach both.
 func TestTwoProcessesTransactOnAFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "shop.db")
-	children := []*child{startChild(t, "transact-share", file), startChild(t, "transact-share", file)}
-	for _, c := range children {
-		c.begin()
-	}
-	var mu sync.Mutex
 	ran := map[string]int{}
-	var wg sync.WaitGroup
-	for _, c := range children {
-		wg.Go(func() {
-			for c.out.Scan() {
-				what, name, _ := strings.Cut(c.out.Text(), " ")
-				mu.Lock()
-				switch what {
-				case "ran":
-					ran[name]++
-				case "replayed":
-				default:
-					t.Errorf("a process says: %s", c.out.Text())
-				}
-				mu.Unlock()
-			}
-			if err := c.Wait(); err != nil {
-				t.Errorf("a process ended with %v\n%s", err, c.err)
-			}
-		})
+	for what, n := range bothSay(t, startChild(t, "transact-share", file), startChild(t, "transact-share", file)) {
+		switch word, name, _ := strings.Cut(what, " "); word {
+		case "ran":
+			ran[name] += n
+		case "replayed":
+		default:
+			t.Errorf("a process says: %s", what)
+		}
 	}
-	wg.Wait()
 	sent, answered := map[string]bool{}, map[string]bool{}
 	for i := range sharedKeys {
 		name := fmt.Sprintf("commit-%d", i)
