@@ -2,7 +2,7 @@
 // What a person decides about an entry: now, anew, never mind, what became of it?
 // Pages do this; sending stays the engine's.
 
-import { checksum } from './body.js';
+import { checksum, readable } from './body.js';
 import { defaults, nextSeq } from './line.js';
 import { inLine } from './waits.js';
 
@@ -74,11 +74,12 @@ export function createDecisions({ store, locks, fetch, newKey, now = Date.now, c
   async function resend(key) {
     const body = await store.body(key);
     const name = newKey();
-    const renamed = body && rename(body, key, name);
+    const renamed = body && rename(body, cfg.keyField, key, name);
     return decide(key, (e, s) => ({
       del: [key],
       put: [{
-        ...anew(e, s), key: name, sum: checksum(renamed), size: renamed?.byteLength ?? 0, text: e.text.replaceAll(key, name),
+        ...anew(e, s), key: name, sum: checksum(renamed, e.headers['content-type']), size: renamed?.byteLength ?? e.size,
+        text: e.text && readable(e.headers['content-type'], renamed),
         firstSentAt: null, triedAt: 0, attempts: 0,
       }],
       bodies: renamed ? [[name, renamed]] : [],
@@ -124,23 +125,21 @@ export function createDecisions({ store, locks, fetch, newKey, now = Date.now, c
 
 /**
  * The key stands in the body too, in a form's hidden field; both say the same.
+ * Only there: elsewhere the same characters are the application's.
  *
  * @param {ArrayBuffer} body
+ * @param {string} field
  * @param {string} from
  * @param {string} to
  */
-export function rename(body, from, to) {
-  const bytes = new Uint8Array(body);
-  const [old, next] = [from, to].map((s) => new TextEncoder().encode(s));
-  /** @type {number[]} */
-  const out = [];
-  for (let i = 0; i < bytes.length; ) {
-    if (old.every((b, j) => bytes[i + j] === b)) {
-      out.push(...next);
-      i += old.length;
-    } else {
-      out.push(bytes[i++]);
-    }
-  }
-  return new Uint8Array(out).buffer;
+export function rename(body, field, from, to) {
+  // A byte a character; a regular expression minds no others.
+  let text = '';
+  for (const b of new Uint8Array(body)) text += String.fromCharCode(b);
+  // In a form's line a browser writes %7E for ~, htmx does not.
+  const [line, next] = [from, to].map((s) => new URLSearchParams([['', s]]).toString().slice(1));
+  const [f, plain, encoded] = [field, from, line].map((s) => s.replace(/\W/g, '\\$&'));
+  const at = new RegExp(`((?:^|&)${f}=)(?:${plain}|${encoded})(?=&|$)|(name="${f}"\r\n\r\n|"${f}": *")${plain}(?=\r\n|")`, 'g');
+  text = text.replace(at, (_, form, other) => (form ? form + next : other + to));
+  return Uint8Array.from(text, (c) => c.charCodeAt(0)).buffer;
 }

@@ -150,13 +150,17 @@ export function createOutbox({
       const over = await locks.request(cfg.name, { ifAvailable: true }, async (lock) => {
         const by = { at: now(), lock: !!lock && !paused, cfg };
         let late = false; // it must not be kept after the person was told that it is not
+        /** @type {any} */
+        let spot = null;
         const put = store.change((s) => {
           if (late || !lives.has(live)) throw 0;
-          return place(s, entry, body, by);
+          const change = place(s, entry, body, by);
+          spot = change.value;
+          return change;
         }, { strict: true });
-        const spot = await within(put, cfg.storeLimit, () => (late = true)).catch(() => null);
-        if (!spot && !lives.has(live)) return true;
-        const kept = spot && /ed$/.test(spot.kind);
+        const stored = await within(put, cfg.storeLimit, () => (late = true)).then(() => true, () => false);
+        if (!stored && !lives.has(live)) return true;
+        const kept = stored && /ed$/.test(spot.kind);
         if (kept) {
           live.order = ++order;
           tell({ type: 'outbox-placed', key: entry.key });
@@ -184,13 +188,14 @@ export function createOutbox({
    * @param {Entry} entry
    * @param {ArrayBuffer | null} body
    * @param {Live} live
-   * @param {{kind: string, atOnce: boolean, headers?: Record<string, string>} | null} spot null: storing failed
+   * @param {{kind: string, behind: boolean, headers?: Record<string, string>} | null} spot null: the store cannot be read either
    */
   async function unprotected(entry, body, live, spot) {
     // A line that there is no room in must not be overtaken either.
-    if (spot?.kind !== 'full' || !spot.atOnce) {
-      const answer = await attempt({ ...entry, attempts: 1 }, body, [...Object.entries(spot?.headers ?? {}), ...live.extra]);
-      if (spot?.kind === 'clash' || isFinal(verdict(answer, cfg.ack))) {
+    const clash = spot?.kind === 'clash';
+    if (clash || !spot?.behind) {
+      const answer = clash ? invalid(422, 'key-reused') : await attempt({ ...entry, attempts: 1 }, body, [...Object.entries(spot?.headers ?? {}), ...live.extra]);
+      if (isFinal(verdict(answer, cfg.ack))) {
         live.close({ kind: 'answer', answer });
         return true;
       }
@@ -205,7 +210,7 @@ export function createOutbox({
     const kept = keptHeaders(headers);
     return {
       seq: 0, key, owner, method, url, headers: kept, referrer, nav, back, label, el, swap, coalesce,
-      text: readable(kept['content-type'], body), size: body?.byteLength ?? 0, sum: checksum(body),
+      text: readable(kept['content-type'], body), size: body?.byteLength ?? 0, sum: checksum(body, kept['content-type']),
       createdAt: now(), firstSentAt: null, triedAt: 0, attempts: 0, tries: 0, timeouts: 0, odd: 0, stuck: false,
       told: false, shown: false, nextAt: 0, notBefore: 0, state: 'waiting', reason: '', lastStatus: 0, lastText: '',
     };
@@ -221,8 +226,9 @@ export function createOutbox({
    */
   async function attempt({ key, owner, method, url, headers: kept, referrer, attempts, firstSentAt, timeouts }, body, extra) {
     const headers = new Headers(kept);
-    for (const [name, value] of extra) if (!/^outbox-/i.test(name)) headers.set(name, value);
-    headers.set('Idempotency-Key', key);
+    // An upload that came again has another boundary than the body that is kept.
+    for (const [name, value] of extra) if (!/^(outbox-|content-type$)/i.test(name)) headers.set(name, value);
+    headers.set('Idempotency-Key', /[ ",]/.test(key) ? `"${key.replace(/["\\]/g, '\\$&')}"` : key);
     headers.set('Outbox-Owner', owner);
     headers.set('Outbox-Attempt', String(attempts));
     const age = Math.floor((now() - (firstSentAt ?? 0)) / 1000);
@@ -293,7 +299,7 @@ export function createOutbox({
       (body?.byteLength ?? 0) === entry.size
         ? await attempt(entry, body, [...Object.entries(given), ...(asking()[0]?.extra ?? [])])
         // A key names one exact body. Nothing goes under the name without it.
-        : { status: 400, headers: new Headers({ 'Idempotency-Status': 'key-invalid', 'Outbox-Status': 'body-lost' }), body: new ArrayBuffer(0) };
+        : invalid(400, 'key-invalid', 'body-lost');
     const get = (/** @type {string} */ name) => answer.headers.get(name);
     const v = verdict(answer, cfg.ack);
     const text = isDone(v) ? '' : said(answer);
@@ -390,5 +396,14 @@ export function createOutbox({
 const isDone = (v) => v === 'done' || v === 'unguarded';
 /** @param {string} v */
 const isFinal = (v) => isDone(v) || v === 'refused';
+/**
+ * What the guard would say of a key that stands for something else.
+ *
+ * @param {number} status
+ * @param {string} word
+ * @param {string} [why]
+ * @returns {import('./types.js').Answer}
+ */
+const invalid = (status, word, why = '') => ({ status, headers: new Headers({ 'Idempotency-Status': word, 'Outbox-Status': why }), body: new ArrayBuffer(0) });
 /** @param {Entry} e what an event says of it */
 const about = ({ key, el, swap, owner }) => ({ key, el, swap, owner });

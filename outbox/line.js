@@ -84,21 +84,24 @@ const sending = (e, at) => ({ ...e, state: 'sending', attempts: e.attempts + 1, 
  * @param {Entry} fresh
  * @param {ArrayBuffer | null} body
  * @param {{at: number, lock: boolean, cfg: Config}} by
- * @returns {Change<{kind: 'placed' | 'joined' | 'clash' | 'full', entry: Entry, go: boolean, atOnce: boolean, over: string, headers?: Record<string, string>}>}
- *   clash: the key has another body; go: send it now; atOnce: it is known to wait;
- *   over: the key of a wish that a later one has taken the place of; headers: for every send
+ * @returns {Change<{kind: 'placed' | 'joined' | 'clash' | 'full', entry: Entry, go: boolean, atOnce: boolean, behind: boolean, over: string, headers?: Record<string, string>}>}
+ *   clash: another request waits under the key; go: send it now; atOnce: it is known
+ *   to wait; behind: it may not be sent now, kept or not; over: the key of a wish that a later one has taken the place of; headers: for every send
  */
 export function place({ entries, meta }, fresh, body, { at, lock, cfg }) {
-  const { key, owner, sum, size } = fresh;
+  const { key, owner, size } = fresh;
   let older = entries.filter((e) => e.owner === owner && e.key !== key && inLine(e));
   const same = entries.find((e) => e.key === key);
   const known = meta.owner ?? owner;
   // "It waits" is said at once only behind an entry that is known to wait.
   const atOnce = known !== owner || waiting(older, 0, Infinity) > 0;
   const entry = same ?? { ...fresh, seq: nextSeq(entries), told: atOnce };
-  const value = { kind: /** @type {any} */ (same ? 'joined' : 'placed'), entry, go: false, atOnce, over: '', headers: meta.headers };
+  const value = { kind: /** @type {any} */ (same ? 'joined' : 'placed'), entry, go: false, atOnce, behind: known !== owner || older.length > 0, over: '', headers: meta.headers };
   if (same) {
-    if (same.sum !== sum || same.owner !== owner) value.kind = 'clash';
+    const other = ['sum', 'url', 'method'].some((x) => same[/** @type {'sum'} */ (x)] !== fresh[/** @type {'sum'} */ (x)]);
+    // Another's, or one that is done with, is nothing that the server must mind.
+    if (same.owner !== owner || (other && !inLine(same))) value.kind = 'full';
+    else if (other) value.kind = 'clash';
     else if (!inLine(same)) return { put: [{ ...same, state: 'waiting', seq: nextSeq(entries), nextAt: 0, tries: 0 }], value };
     else value.atOnce = false;
     return { value };
@@ -106,14 +109,14 @@ export function place({ entries, meta }, fresh, body, { at, lock, cfg }) {
   // Its worker ended before it was told: a wish that a later one took the place of
   // must not come back behind that one.
   const { over = [] } = meta;
-  if (over.includes(key)) return { value: { ...value, atOnce: true, over: key } };
+  if (over.includes(key)) return { value: { ...value, atOnce: true, behind: true, over: key } };
   const last = older.at(-1);
   const del = fresh.coalesce && last?.coalesce === fresh.coalesce && last.firstSentAt == null ? [last] : [];
   older = older.filter((e) => !del.includes(e));
   const kept = entries.filter((e) => !del.includes(e));
   const bytes = kept.reduce((n, e) => n + e.size, size);
   if (size > cfg.maxBody || kept.length >= cfg.maxEntries || bytes > cfg.maxBytes) {
-    return { value: { ...value, kind: 'full', atOnce: older.length > 0 } };
+    return { value: { ...value, kind: 'full' } };
   }
   value.over = del[0]?.key ?? '';
   value.go = lock && known === owner && !older.length;
@@ -185,7 +188,9 @@ export function settle({ entries, meta }, key, out, { at, visible, random, cfg }
   }
   if (verdict === 'ask') return to('ask', true);
   // Somebody has signed in since it was sent: what it says of the person is old.
-  if (/login|parked/.test(verdict) && meta.owner && (meta.since ?? 0) > old.triedAt) return to('waiting', true);
+  // (A time yet to come is no time: the clock was set back.)
+  const { since = 0 } = meta;
+  if (/login|parked/.test(verdict) && meta.owner && since > old.triedAt && since <= at) return to('waiting', true);
   if (verdict === 'login') return to('login', false);
   if (verdict === 'parked') return { ...to('parked', false), meta: { ...meta, owner: out.owner ?? '' } };
   // A handler that fails for ever is not a deploy: the person is told.
