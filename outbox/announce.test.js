@@ -118,3 +118,9 @@ test('scenario 25: data-outbox-coalesce on what asks, or around it, is the group
     [g.location, g.document] = before;
   }
 });
+
+test('a form of another site is none of ours, whatever it announces: sent on from here it would pass for this one\'s', () => {
+  const url = `${site.origin}/tasks${fragment({ key: 'k1', owner: 'u1', back: '/' })}`;
+  const from = (/** @type {string | null} */ Origin) => announced(request({ url, mode: 'navigate', headers: Origin === null ? {} : { Origin } }), site)?.key;
+  assert.deepEqual([null, site.origin, 'https://evil.test', `${site.origin}.evil.test`, 'null'].map(from), ['k1', 'k1', undefined, undefined, undefined]);
+});

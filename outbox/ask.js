@@ -50,8 +50,14 @@ function labelOf(el, form) {
  */
 export function createAsker({ owner, cfg, intents }) {
   const denied = either(deny, cfg.deny);
+  /** @param {string} method @param {string | URL} url */
+  function takes(method, url) {
+    const to = new URL(url, document.baseURI);
+    return changes(method) && to.origin === location.origin && !denied.test(to.pathname) && to;
+  }
 
   return {
+    takes,
     /**
      * Null: the request is none of ours, and gets no key either.
      *
@@ -59,16 +65,16 @@ export function createAsker({ owner, cfg, intents }) {
      * @returns {(import('./types.js').Who & {wish: Wish, announce: boolean}) | null}
      */
     ask({ el, form, by, method, url, data, multipart, target, swap = '' }) {
-      const { origin, pathname, search } = new URL(url, document.baseURI);
+      const to = takes(method, url);
       const marked = el.closest('[data-outbox]')?.getAttribute('data-outbox');
-      if (!changes(method) || origin !== location.origin || denied.test(pathname) || marked === 'off') return null;
+      if (!to || marked === 'off') return null;
       let size = 0;
       const pairs = [...data].map(([name, v]) => {
         const text = typeof v === 'string' ? v : `\0${v.name}/${v.size}/${v.lastModified}`;
         size += name.length + (typeof v === 'string' ? 3 * v.length : v.size);
         return /** @type {[string, string]} */ ([name, text]);
       });
-      const wish = intents.choose(wishRow(el, form), { method, url: origin + pathname + search, pairs, idFields: idFields(form).map((i) => i.name) });
+      const wish = intents.choose(wishRow(el, form), { method, url: to.href.split('#')[0], pairs, idFields: idFields(form).map((i) => i.name) });
       const secret = form?.querySelector('input[type=password],[autocomplete^="cc-"]');
       return {
         key: wish.key,

@@ -2,6 +2,7 @@
 // What happens seldom: a store that fills up in the middle, a clock that was
 // wrong, keys that are given by the application, a body in other words.
 import assert from 'node:assert/strict';
+import { readFileSync, readdirSync } from 'node:fs';
 import { test } from 'node:test';
 import { createDecisions } from './decide.js';
 import { fakeLocks, world } from './sim.js';
@@ -186,4 +187,14 @@ test('B134: a body that was lost is not sent empty under a new name either', asy
   void a.outbox.flush(true);
   await w.clock.go(0);
   assert.deepEqual([w.server.requests, w.entries()[0].reason], [[], 'body-lost']);
+});
+
+test('the scripts call nothing that a browser of docs/outbox.md’s floor (Chrome 105, Firefox 115, Safari 17) lacks', () => {
+  const here = new URL('./', import.meta.url);
+  const newer = /URL\.(canParse|parse)\b|AbortSignal\.any\b|withResolvers|Promise\.try\b|\.to(Sorted|Reversed|Spliced)\b|groupBy|fromAsync|isWellFormed|RegExp\.escape|\.(union|difference|intersection)\(|moveBefore|checkVisibility/;
+  for (const name of readdirSync(here)) {
+    if (!name.endsWith('.js') || /\.test\.js$|^sim|\.store\.js$|contract/.test(name)) continue;
+    const text = readFileSync(new URL(name, here), 'utf8');
+    assert.equal(newer.exec(text)?.[0], undefined, name);
+  }
 });

@@ -21,8 +21,8 @@
 export function createFlights({ cfg, send, find, say, put, answered, expect }) {
   /** @type {Map<string, Flight>} */
   const flights = new Map();
-  // One is not let out before the one before it is put down: should the worker
-  // end in between, it goes once more, and would then come after it.
+  // Each waits until the one before it is put down: should the worker end in
+  // between, that one goes once more, and would come after it.
   let last = Promise.resolve();
 
   /** Whoever asked is told that it waits, once. @param {Flight} f */
@@ -39,7 +39,7 @@ export function createFlights({ cfg, send, find, say, put, answered, expect }) {
     clearTimeout(f?.timer);
     f?.placed();
     if (kind !== 'unsaved') answered(key);
-    // What was answered at once has been shown; a refusal is said to the element.
+    // What was answered at once is shown; a refusal is said to the element.
     const late = !live || f?.waits || f?.lost;
     if (!late && !(f && kind === 'refused')) return;
     if (kind === 'unsaved' && !f) return;
@@ -83,9 +83,10 @@ export function createFlights({ cfg, send, find, say, put, answered, expect }) {
     begin(who, nav = false) {
       /** @type {Flight} */
       const f = { who, nav, open: true, waits: false, lost: false, shown: false, news: null, found: null, placed() {}, again: () => Promise.reject(), timer: 0 };
+      flights.get(who.key)?.placed(); // this one repeats it
       flights.set(who.key, f);
-      // The worker answers by its soft limit. It may have ended meanwhile, and the
-      // browser may wait for longer than a person does.
+      // The worker answers by then. It may have ended, and the browser may wait for
+      // longer than a person does.
       f.timer = setTimeout(async () => {
         f.placed();
         if (f.open && (await find(who.key)) && f.open) wait(f);
@@ -142,22 +143,23 @@ export function createFlights({ cfg, send, find, say, put, answered, expect }) {
     },
 
     /**
-     * The request failed in the page; it may lie safely in the store all the same.
+     * The request failed in the page; it may lie in the store all the same.
      *
      * @param {string} key
-     * @returns {Promise<Response | null>} null: nothing has it
+     * @returns {Promise<Response | null | undefined>} null: nothing has it; undefined: known
      */
     async rejected(key) {
       const f = flights.get(key);
       // Two requests of one name fail together, and have one answer.
       if (f) f.found ??= seek(f);
-      return (await f?.found)?.clone() ?? null;
+      return f && ((await f.found)?.clone() ?? null);
     },
 
     /** The worker tells what became of it. @param {any} event */
     tell(event) {
       const f = flights.get(event.key);
-      if (f?.open && !(f.nav && event.kind === 'unsaved')) f.news = event;
+      // A form's answer is the browser's; a download leaves the page.
+      if (f?.open && !(f.nav && (event.live || event.kind === 'unsaved'))) f.news = event;
       else return end(event, f);
     },
   };

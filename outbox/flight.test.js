@@ -134,7 +134,7 @@ test('rejected for good: the person is told that it is not kept', async () => {
   p.net = () => Promise.reject(new TypeError('Failed to fetch'));
   assert.equal(await p.flights.rejected('k'), null);
   assert.deepEqual([p.said, p.sent.length], [['unsaved row-k'], 3]);
-  assert.equal(await p.flights.rejected('k'), null, 'once');
+  assert.equal(await p.flights.rejected('k'), undefined, 'once');
 });
 
 test('unsaved is said once, by the answer or by the message', async () => {
@@ -192,10 +192,10 @@ test('a form on its way: "not kept" is said at once, what was done is known when
   const p = make();
   for (const key of ['k', 'l']) p.flights.begin({ key, el: `row-${key}`, asker: /** @type {any} */ ({}) }, true);
   p.flights.tell({ kind: 'unsaved', key: 'k' });
-  p.flights.tell(delivered({ key: 'l', el: 'row-l', live: true, html: '' }));
+  p.flights.tell(delivered({ key: 'l', el: 'row-l', live: false, html: '' }));
   await drain();
   assert.deepEqual(p.said, ['unsaved row-k']);
-  assert.equal(await p.flights.rejected('k'), null);
+  assert.equal(await p.flights.rejected('k'), undefined);
   assert.equal((await p.flights.rejected('l'))?.status, 202);
 });
 
@@ -240,4 +240,27 @@ test('what follows a form, which goes out at once, does not overtake what that o
   await new Promise((ok) => setImmediate(ok));
   assert.deepEqual(out, ['a', 'b', 'form', 'c']);
   for (const key of ['a', 'b', 'form', 'c']) p.heard(key, 200);
+});
+
+test('W15: a form that was answered, by a download or with 204, keeps its page: nothing has it sent again, loaded anew or stopped', async () => {
+  const p = make();
+  p.flights.begin({ key: 'k', el: 'row-k', asker: /** @type {any} */ ({}) }, true);
+  void p.flights.turn('k', '/k', {});
+  p.flights.tell(delivered({ live: true, status: 204, html: '' }));
+  await drain();
+  assert.deepEqual([await p.flights.rejected('k'), p.sent, p.said, p.closed], [undefined, [], [], ['k']]);
+});
+
+test('the same intent once more, before a slow worker has put the first down, holds nobody up', async () => {
+  const p = make();
+  const out = /** @type {string[]} */ ([]);
+  for (const [i, key] of ['k', 'k', 'l'].entries()) {
+    p.flights.begin({ key, el: '', asker: /** @type {any} */ ({}) });
+    void p.flights.turn(key, '/', {}).then(() => out.push(key + i));
+  }
+  await drain();
+  assert.deepEqual(out, ['k0', 'k1']);
+  p.flights.placed('k');
+  await drain();
+  assert.deepEqual(out, ['k0', 'k1', 'l2']);
 });

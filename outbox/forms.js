@@ -58,8 +58,7 @@ export function watchForms(page) {
     const before = at.getAttribute(name);
     url.hash = fragment({ ...asked, owner: page.owner, back: location.pathname + location.search });
     at.setAttribute(name, url.href);
-    // The browser has looked by then. htmx sends a boosted form by itself, and so
-    // may others.
+    // The browser has looked by then. htmx sends a boosted form by itself.
     setTimeout(() => {
       if (before === null) at.removeAttribute(name);
       else at.setAttribute(name, before);

@@ -30,7 +30,7 @@ function formOf(e) {
   const path = new URL(e.url, location.href).pathname;
   return [...document.forms].find((form) => {
     const to = ['hx-post', 'hx-put', 'hx-patch', 'action'].map((name) => form.getAttribute(name)).find(Boolean) ?? '';
-    return URL.canParse(to, location.href) && new URL(to, location.href).pathname === path && fieldsIn(form, e).length > 0;
+    return Object.assign(document.createElement('a'), { href: to }).pathname === path && fieldsIn(form, e).length > 0;
   });
 }
 

@@ -5,9 +5,7 @@
 //   import { outbox } from '/outbox/page.js';
 //   outbox.addEventListener('change', () => show(outbox.snapshot));
 //
-// From the element that asked bubble: outbox:queued {key}, outbox:delivered
-// {key, status, html}, outbox:refused {key, status, text}, outbox:unsaved {key},
-// outbox:superseded {key}.
+// What bubbles from the element that asked is in types.d.ts.
 
 import { headers as announce } from './announce.js';
 import { createAsker, wishRow } from './ask.js';
@@ -15,7 +13,6 @@ import { createFlights } from './flight.js';
 import { watchForms } from './forms.js';
 import { watchHtmx } from './htmx.js';
 import { createIntents } from './intent.js';
-import { changes } from './paths.js';
 import { summary } from './summary.js';
 import { headOf, inLine, nextKick } from './waits.js';
 
@@ -29,7 +26,7 @@ let whose = owner ?? '';
 // The page that was loaded last knows best who that is.
 const since = Date.now();
 
-// randomUUID is missing on plain http, as in a school's own network.
+// randomUUID is missing on plain http.
 const newId = () =>
   crypto.randomUUID?.() ?? [...crypto.getRandomValues(new Uint8Array(16))].map((b) => b.toString(16).padStart(2, '0')).join('');
 // A form that no worker takes, or that the browser sends again by itself, says
@@ -76,9 +73,7 @@ class Outbox extends EventTarget {
   /** Asks the server what became of it. @param {string} key @returns done, refused, waiting, ask, … */
   look = (key) => decide('look', key);
   /** Sends what may be sent now. */
-  flush() {
-    void kick(true);
-  }
+  flush = () => void kick(true);
 
   /**
    * fetch for a changing request that must not be lost. A request that is kept
@@ -92,21 +87,22 @@ class Outbox extends EventTarget {
    * @returns {Promise<Response>}
    */
   async fetch(url, { label = '', el = '', coalesce, ...init } = {}) {
-    if (!owner || off || !changes((init.method ?? '').toUpperCase()) || !(controlled() || able)) return fetch(url, init);
+    const method = (init.method ?? '').toUpperCase();
+    if (!owner || off || !asker.takes(method, url) || !(controlled() || able)) return fetch(url, init);
     const headers = new Headers(init.headers);
-    const key = headers.get('Idempotency-Key') ?? newKey();
-    const asker = document.getElementById(el) ?? document.documentElement;
-    for (const [name, value] of Object.entries(page.begin({ key, label, el, coalesce, asker }))) headers.set(name, value);
-    init.headers = headers;
+    const given = headers.get('Idempotency-Key');
+    const key = given?.startsWith('"') ? JSON.parse(given) : given ?? newKey();
+    const told = page.begin({ key, label, el, coalesce, asker: document.getElementById(el) ?? document.documentElement });
+    for (const [name, value] of Object.entries(told)) headers.set(name, value);
+    if (given) headers.set('Idempotency-Key', given);
+    Object.assign(init, { method, headers });
     await flights.turn(key, String(url), init);
     try {
       const r = await send(String(url), init);
       flights.heard(key, r.status, (name) => r.headers.get(name));
       return r;
     } catch (error) {
-      const r = await flights.rejected(key);
-      if (!r) throw error;
-      return r;
+      return (await flights.rejected(key)) ?? Promise.reject(error);
     }
   }
 }
@@ -122,9 +118,8 @@ function local() {
 }
 
 /**
- * What this page itself keeps, the pages of a worker that does not control it are
- * to know of too: should this one be closed, they have it sent. The worker sends
- * nothing now, for this page awaits the answers.
+ * A worker's pages know of what this one keeps: should it be closed, they have it
+ * sent. The worker sends nothing now, for this page awaits the answers.
  *
  * @param {any} m
  */
@@ -221,8 +216,7 @@ function show() {
  */
 async function put(event, who) {
   const { el, swap, html, hx, trigger } = event;
-  // What replaces a row would undo the sight of its later wish; what is added
-  // beside others hides nothing.
+  // What replaces a row would hide its later wish; what is added beside it does not.
   const later = !/^(before|after)/.test(swap) && entries.some((e) => e.owner === owner && e.el && e.el === el && inLine(e));
   return later || !(html || hx || trigger) ? null : local().then((l) => l.put(event, who), () => null);
 }
@@ -242,7 +236,7 @@ async function find(key) {
   const news = new Promise((ok) => (heard = () => ok(0)));
   void kick();
   // A worker that is ended again and again says nothing, but the page can look.
-  await Promise.race([news, after(3_000), after(100).then(local).then((l) => l.outbox.state()).then(hear)]);
+  await Promise.race([news, after(3_000), after(100).then(local).then((l) => l.outbox.state()).then(hear, () => news)]);
   return entries.find((e) => e.key === key);
 }
 
@@ -282,12 +276,14 @@ const page = {
    * @param {RequestInit} init
    */
   left(who, url, init) {
+    clearTimeout(leaving);
     void flights.turn(who.key, url, { ...init, headers: page.begin(who, true) });
-    // The worker answers by its soft limit. A page that still stands after that
-    // has lost its worker, and the browser would wait for ever.
+    // A page that still stands then has lost its worker, and the browser would
+    // wait for ever.
     leaving = setTimeout(async () => {
-      if (await flights.rejected(who.key)) location.assign(location.href.split('#')[0]);
-      else stop();
+      const r = await flights.rejected(who.key);
+      if (r) location.assign(location.href.split('#')[0]);
+      else if (r === null) stop();
     }, cfg.softLimit + 2_000);
   },
 };
@@ -332,7 +328,7 @@ if (workers && cfg.worker) {
   // windows: then the page does the work.
   workers.register(url, { type: cfg.workerType ?? 'module', scope: cfg.scope, updateViaCache: 'none' }).catch(() => {});
 }
-// On a first visit the worker is about to take over.
+// A first visit's worker is about to take over.
 if (!cfg.worker || !workers || controlled()) void kick(true);
 else setTimeout(() => controlled() || kick(true), 2_000);
 // Without a network it could not be had any more.

@@ -6,7 +6,8 @@
 
 const asked = new URLSearchParams(location.search);
 const wanted = asked.get('back') || '/';
-const back = URL.canParse(wanted, location.origin) ? new URL(wanted, location.origin) : null;
+// What leads nowhere has no origin.
+const back = Object.assign(document.createElement('a'), { href: wanted });
 const link = /** @type {HTMLAnchorElement} */ (document.getElementById('outbox-back'));
 const workers = navigator.serviceWorker;
 
@@ -15,14 +16,14 @@ const flush = (reset) => workers?.controller?.postMessage({ type: 'flush', reset
 
 async function goBack() {
   flush();
-  if (back?.origin !== location.origin) return;
-  const r = await fetch(back, { signal: AbortSignal.timeout(3_000) }).catch(() => null);
+  if (back.origin !== location.origin) return;
+  const r = await fetch(back.href, { signal: AbortSignal.timeout(3_000) }).catch(() => null);
   if (r) flush(true);
   if (r?.ok) location.replace(back.href);
   return r?.ok;
 }
 
-if (back?.origin === location.origin) link.href = back.href;
+if (back.origin === location.origin) link.href = back.href;
 link.addEventListener('click', async (event) => {
   if (link.origin !== location.origin || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();

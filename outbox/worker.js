@@ -50,7 +50,7 @@ export function attach(worker, options) {
     tell(message) {
       telling = telling.then(async () => {
         for (const c of await pages()) c.postMessage(message);
-      });
+      }).catch(() => {});
     },
   });
 

@@ -277,3 +277,15 @@ test('the scripts of a page are kept, all of them and nothing of the application
   w.net = async () => new Response('gateway', { status: 502 });
   assert.equal(await text('/outbox/page.js'), 'gateway');
 });
+
+test('pages that could not be asked for once are told the next time', async () => {
+  const w = scope();
+  const { matchAll } = w.self.clients;
+  w.self.clients.matchAll = () => Promise.reject(new DOMException('not now', 'AbortError'));
+  await w.outbox.announce();
+  await drain();
+  w.self.clients.matchAll = matchAll;
+  await w.outbox.announce();
+  await drain();
+  assert.equal(w.told.length, 1);
+});

@@ -249,6 +249,49 @@ describe('Chromium', () => {
     });
   }
 
+  test('outbox.fetch: what is not to be taken goes out once and fails as any other; a key in quotes, with a space in it, waits and is delivered; a form whose answer leaves its page leaves what was typed', async () => {
+    const screen = await openTab(context);
+    const { tab } = screen;
+    const seen = (await network.log()).at(-1)?.n ?? 0;
+    await network.mode('refuse');
+    const out = await tab.eval(async () => {
+      const { outbox } = await import(/** @type {string} */ ('/outbox/page.js'));
+      const real = window.fetch;
+      let asked = 0;
+      window.fetch = (...of) => (asked++, real(...of));
+      const r = await outbox.fetch('/api/billing/pay', { method: 'POST', body: 'x' }).then((/** @type {Response} */ r) => r.status, (/** @type {Error} */ e) => e.name);
+      window.fetch = real;
+      return [r, asked];
+    });
+    assert.deepEqual(out, ['TypeError', 1]);
+
+    const told = await tab.eval(async () => {
+      const { outbox } = await import(/** @type {string} */ ('/outbox/page.js'));
+      const w = /** @type {any} */ (window);
+      w.rigTold = [];
+      for (const kind of ['queued', 'delivered', 'unsaved']) document.addEventListener(`outbox:${kind}`, event => w.rigTold.push(`${kind} ${/** @type {any} */ (event).detail.key}`));
+      return (await outbox.fetch('/notes', { method: 'post', headers: { 'Idempotency-Key': '"own name"' }, body: new URLSearchParams({ text: 'quoted' }) })).status;
+    });
+    assert.equal(told, 202);
+    await network.good();
+    await thereAre('notes', () => notes('quoted'), 1);
+    await screen.drained();
+    await tab.waitFor('it is told', () => /** @type {any} */ (window).rigTold.length === 2);
+    assert.deepEqual(await tab.eval(() => /** @type {any} */ (window).rigTold), ['queued own name', 'delivered own name']);
+
+    await tab.eval(() => {
+      document.body.insertAdjacentHTML('beforeend', '<form id="stays" method="post" action="/tap?stays"><input name="a" id="stays-text"><button id="stays-button">Go</button></form>');
+      /** @type {any} */ (window).rigSame = true;
+    });
+    await tab.type('#stays-text', 'typed');
+    await tab.click('#stays-button');
+    await until('it was answered', async () => (await network.changes(seen)).some(e => e.path === '/tap'));
+    await sleep((usual.softLimit ?? 8_000) + 2_500);
+    assert.deepEqual(await tab.eval(() => [/** @type {any} */ (window).rigSame, /** @type {HTMLInputElement} */ (document.querySelector('#stays-text'))?.value]), [true, 'typed']);
+    assert.equal((await network.changes(seen)).filter(e => e.path === '/tap').length, 1);
+    await tab.close();
+  });
+
   test('B181, W19: after an answer, a refusal, no network, an abort and a time-out the same button sends again, each under a name of its own; no form is cleared for what waits', async () => {
     const screen = await openTab(context);
     await screen.tab.eval(() => {

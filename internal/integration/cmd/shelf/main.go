@@ -99,8 +99,15 @@ func (s *shelf) file(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/?after=file", http.StatusSeeOther)
 }
 
-// tap does nothing, as fast as it can.
-func tap(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }
+// tap does nothing, as fast as it can; with ?stays in a way that leaves a form's page
+// as it is.
+func tap(w http.ResponseWriter, r *http.Request) {
+	if r.URL.RawQuery == "stays" {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	_, _ = io.WriteString(w, "ok")
+}
 
 // pieces are the forms. The one for notes replaces itself, as many pages of htmx
 // do; "both" has a request of its own on the form and on its button, and "events" has
