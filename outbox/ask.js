@@ -74,7 +74,7 @@ export function createAsker({ owner, cfg, intents }) {
         size += name.length + (typeof v === 'string' ? 3 * v.length : v.size);
         return /** @type {[string, string]} */ ([name, text]);
       });
-      const wish = intents.choose(wishRow(el, form), { method, url: to.href.split('#')[0], pairs, idFields: idFields(form).map((i) => i.name) });
+      const wish = intents.choose(wishRow(el, form), { method, url: to.origin + to.pathname + to.search, pairs, idFields: idFields(form).map((i) => i.name) });
       const secret = form?.querySelector('input[type=password],[autocomplete^="cc-"]');
       return {
         key: wish.key,

@@ -62,6 +62,24 @@ test('a later wish that there is no room for does not go before the one whose pl
   assert.deepEqual([t.result.kind, bodies(w)], ['unsaved', ['done']]);
 });
 
+test('the secret of the tags was changed: what waits under the old tag is sent in its turn as the same person, and shown to them', async () => {
+  const w = world();
+  const a = w.program();
+  await a.outbox.greet({ owner: 'old', since: w.clock.now() });
+  w.net = 'refuse';
+  a.tap('1', { owner: 'old' });
+  a.tap('of B', { owner: 'B' });
+  w.server.session = 'new';
+  await w.clock.go(1_000);
+  w.net = 'ok';
+  await a.outbox.greet({ owner: 'new', former: ['older', 'old'], since: w.clock.now() });
+  a.tap('2', { owner: 'new' });
+  await w.clock.go(1_000);
+  void a.outbox.flush(true);
+  await w.clock.go(1_000);
+  assert.deepEqual([bodies(w), w.entries().map((e) => e.owner)], [['1', '2'], ['B']]);
+});
+
 test('scenario 32: a page that was loaded while the clock was ahead makes no storm of requests of a session that is over', async () => {
   const w = world();
   const a = w.program();

@@ -375,7 +375,7 @@ export function createOutbox({
   /**
    * A page tells who is signed in.
    *
-   * @param {{owner: string, since: number, headers?: Record<string, string>}} page
+   * @param {Parameters<typeof hello>[1]} page
    */
   async function greet(page) {
     if (await store.change((s) => hello(s, page, now()))) paused = false;

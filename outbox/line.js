@@ -207,10 +207,12 @@ export function settle({ entries, meta }, key, out, { at, visible, random, cfg }
 
 /**
  * A page says who is signed in. The page that was loaded last knows best: one
- * from before a login does not, however often it says so.
+ * from before a login does not, however often it says so. What waits under the
+ * same account's former tags, made with secrets that have been changed since, is
+ * its own.
  *
  * @param {Stored} stored
- * @param {{owner: string, since: number, headers?: Record<string, string>}} page
+ * @param {{owner: string, since: number, headers?: Record<string, string>, former?: string[]}} page
  * @param {number} at
  * @returns {Change<boolean>} whether it was news
  */
@@ -223,8 +225,9 @@ export function hello({ entries, meta }, page, at) {
   // the line without an owner for ever: after a while any page's word counts.
   const forgotten = meta.owner === '' && page.owner && at - since > forgetFor;
   if (known && !forgotten) return { value: false };
+  const held = (/** @type {Entry} */ e) => /login|parked/.test(e.state) && (e.triedAt < page.since || ahead(e.triedAt));
   const put = entries
-    .filter((e) => e.owner === page.owner && /login|parked/.test(e.state) && (e.triedAt < page.since || ahead(e.triedAt)))
-    .map((e) => ({ ...e, state: /** @type {const} */ ('waiting'), tries: 0, nextAt: e.notBefore }));
+    .filter((e) => page.former?.includes(e.owner) || (e.owner === page.owner && held(e)))
+    .map((e) => ({ ...e, owner: page.owner, ...(held(e) && { state: /** @type {const} */ ('waiting'), tries: 0, nextAt: e.notBefore }) }));
   return { put, meta: { ...meta, owner: page.owner, since: page.since, headers: page.headers }, value: true };
 }

@@ -33,7 +33,8 @@ func Tag(secret []byte, scope string) string {
 // behind the times learns who is signed in.
 //
 // The first secret makes tags; the others are former ones, whose tags stay valid:
-// without them a rotation would park every waiting entry for ever. A request
+// without them, and their tags in ScriptConfig.Former, a rotation would park every
+// waiting entry for ever. A request
 // with Outbox-Attempt and no Outbox-Owner has lost its owner on the way and gets
 // 412 too.
 //

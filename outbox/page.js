@@ -25,6 +25,7 @@ const owner = meta('outbox-owner');
 let whose = owner ?? '';
 // The page that was loaded last knows best who that is.
 const since = Date.now();
+const told = { owner, since, headers: cfg.headers, former: cfg.former };
 
 // randomUUID is missing on plain http.
 const newId = () =>
@@ -92,8 +93,8 @@ class Outbox extends EventTarget {
     const headers = new Headers(init.headers);
     const given = headers.get('Idempotency-Key');
     const key = given?.startsWith('"') ? JSON.parse(given) : given ?? newKey();
-    const told = page.begin({ key, label, el, coalesce, asker: document.getElementById(el) ?? document.documentElement });
-    for (const [name, value] of Object.entries(told)) headers.set(name, value);
+    const who = { key, label, el, coalesce, asker: document.getElementById(el) ?? document.documentElement };
+    for (const [name, value] of Object.entries(page.begin(who))) headers.set(name, value);
     if (given) headers.set('Idempotency-Key', given);
     Object.assign(init, { method, headers });
     await flights.turn(key, String(url), init);
@@ -132,7 +133,7 @@ function share(m) {
 async function send(url, init) {
   if (controlled()) return fetch(url, init);
   const l = await local();
-  if (owner != null) await l.outbox.greet({ owner, since, headers: cfg.headers }).catch(() => {});
+  if (owner != null) await l.outbox.greet({ ...told, owner }).catch(() => {});
   return l.fetchHere(url, init);
 }
 
@@ -154,7 +155,6 @@ async function decide(what, key) {
  */
 async function kick(reset, tell) {
   expect();
-  const told = { owner, since, headers: cfg.headers };
   if (controlled()) {
     // What is big takes longer than some workers live. A page of an older version
     // may find the store closed to it.
@@ -321,7 +321,7 @@ if (workers) {
   workers.startMessages();
 }
 if (workers && cfg.worker) {
-  const { texts, login, worker, headers, ...limits } = said;
+  const { texts, login, worker, headers, former, ...limits } = said;
   const url = new URL(worker, location.href);
   url.searchParams.set('outbox', JSON.stringify(limits));
   // It fails in a browser without modules in workers, and in some private

@@ -15,6 +15,9 @@ type ScriptConfig struct {
 	// nobody: then nothing is announced, and the worker sends nothing until a page
 	// has an owner again. It is a log-out.
 	Owner string
+	// Former are the same account's tags under the former secrets that [Owned] still
+	// takes: what was made under them goes out under Owner.
+	Former []string
 	// Unknown is for a page that is printed without looking who is signed in: one
 	// that a worker keeps and shows, to whoever it may be, when there is no
 	// network, or an error page of what stands before authentication. It has no
@@ -116,6 +119,7 @@ type scriptJSON struct {
 	KeyField       string            `json:"keyField,omitempty"`
 	Status         string            `json:"status,omitempty"`
 	Headers        map[string]string `json:"headers,omitempty"`
+	Former         []string          `json:"former,omitempty"`
 	Deny           string            `json:"deny,omitempty"`
 	SignIn         string            `json:"auth,omitempty"`
 	Acknowledge    *Acknowledge      `json:"ack,omitempty"`
@@ -164,6 +168,8 @@ func (c ScriptConfig) forScripts(prefix string) scriptJSON {
 	}
 	if c.Unknown {
 		j.Worker, j.WorkerType, j.Headers = "", "", nil
+	} else if c.Owner != "" {
+		j.Former = c.Former
 	}
 	if c.Retention < 0 {
 		j.Retention = -1

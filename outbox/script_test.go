@@ -64,6 +64,7 @@ func TestThePageIsToldWhatTheServerKnows(t *testing.T) {
 func TestEveryNameInTheConfigurationIsRead(t *testing.T) {
 	one := time.Second
 	page := string(outbox.Script(outbox.ScriptConfig{
+		Owner: "tag", Former: []string{"old"},
 		Worker: "/sw.js", ClassicWorker: true, Scope: "/", Login: "/login", KeyField: "key", Status: "/idempotency/", Headers: map[string]string{"X-CSRF-Token": "t"},
 		Deny: "^/pay", SignIn: "^/enter$", Acknowledge: outbox.Acknowledge{Header: "X-Saved", Values: []string{"yes"}},
 		Retention: -1, MaxAge: one, SoftLimit: one, HardLimit: one, HardLimitMax: one,
@@ -137,7 +138,7 @@ func ExampleScript() {
 
 // To the worker an empty owner is a log-out; a page that does not know has none.
 func TestAPageThatDoesNotKnowWhoIsSignedInSaysNothingOfIt(t *testing.T) {
-	page := string(outbox.Script(outbox.ScriptConfig{Unknown: true, Owner: "tag", Login: "/login", Headers: map[string]string{"X-CSRF-Token": "hers"}}))
+	page := string(outbox.Script(outbox.ScriptConfig{Unknown: true, Owner: "tag", Former: []string{"tag of old"}, Login: "/login", Headers: map[string]string{"X-CSRF-Token": "hers"}}))
 	m := metas(t, page)
 	if _, ok := m["outbox-owner"]; ok || strings.Contains(page, "tag") || strings.Contains(page, "hers") {
 		t.Errorf("it says who it is:\n%s", page)

@@ -112,12 +112,12 @@ export function attach(worker, options) {
   });
 
   /**
-   * @param {{owner?: string, since?: number, headers?: Record<string, string>, reset?: boolean, tell?: boolean | 'only', small?: boolean}} m tell: all
+   * @param {{owner?: string, since?: number, headers?: Record<string, string>, former?: string[], reset?: boolean, tell?: boolean | 'only', small?: boolean}} m tell: all
    *   pages; only: and send nothing; small: a page sends the big ones
    * @param {any} client
    */
-  async function kick({ owner, since = 0, headers, reset, tell, small }, client) {
-    if (owner != null) await outbox.greet({ owner, since, headers });
+  async function kick({ owner, since = 0, headers, former, reset, tell, small }, client) {
+    if (owner != null) await outbox.greet({ owner, since, headers, former });
     if (tell) await outbox.announce();
     else client?.postMessage({ ...(await outbox.state()), off: cfg.kill });
     if (tell !== 'only') await outbox.flush(reset, small);
