@@ -216,3 +216,26 @@ test('the scripts call nothing that a browser of docs/outbox.md’s floor (Chrom
     assert.equal(newer.exec(text)?.[0], undefined, name);
   }
 });
+
+test('B134: a body that the store cannot read any more does not hold up the line: it is shown, and tried again under its own name', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = 'refuse';
+  const t = a.tap('photo');
+  a.tap('2');
+  await w.clock.go(0);
+  const { body } = a.store;
+  a.store.body = async (/** @type {string} */ key) => {
+    if (key === t.key) throw new DOMException('Data lost due to missing file', 'NotReadableError');
+    return body(key);
+  };
+  w.net = 'ok';
+  void a.outbox.flush(true);
+  await w.clock.go(0);
+  assert.deepEqual([bodies(w), w.entries().map((e) => [e.state, e.reason])], [['2'], [['refused', 'body-lost']]]);
+  a.store.body = body;
+  assert.equal(await a.decide.retry(t.key), 'waiting');
+  void a.outbox.flush(true);
+  await w.clock.go(0);
+  assert.deepEqual([bodies(w), w.server.effects[1].key], [['2', 'photo'], t.key]);
+});

@@ -59,7 +59,8 @@ export function createDecisions({ store, locks, fetch, newKey, now = Date.now, c
   async function retry(key) {
     const result = await decide(key, (e, s) => {
       if (inLine(e)) return { put: [{ ...e, state: 'waiting', tries: 0, nextAt: 0, notBefore: 0 }], value: 'waiting' };
-      const same = e.state === 'refused' ? e.reason === 'released' : e.reason === 'old';
+      // Of what never went out for want of its body the server knows nothing.
+      const same = e.state === 'refused' ? /^(released|body-lost)$/.test(e.reason) : e.reason === 'old';
       return same ? { put: [anew(e, s)], value: 'waiting' } : { value: 'rename' };
     });
     return result === 'rename' ? resend(key) : result;

@@ -340,7 +340,7 @@ export function createOutbox({
       const stop = paused || now() > until;
       const { entry, again, headers } = stop ? { entry: null } : await store.change((s) => take(s, { at: now(), reset, small, cfg }), { strict: true });
       if (entry) {
-        if (!(await deliver(entry, await store.body(entry.key), headers))) return;
+        if (!(await deliver(entry, await store.body(entry.key).catch(lost), headers))) return;
         reset = true; // our server is there
       } else {
         if (again || release(mark)) await announce();
@@ -391,6 +391,17 @@ export function createOutbox({
 }
 
 /** @typedef {ReturnType<typeof createOutbox>} Outbox */
+
+/**
+ * A body that the browser cannot give back any more (Chromium keeps a large one as
+ * a file beside its database) must not hold up the line for ever.
+ *
+ * @param {any} e
+ */
+function lost(e) {
+  if (!/^(NotReadable|NotFound|Data|Unknown)Error$/.test(e?.name)) throw e;
+  return null;
+}
 
 /** @param {string} v */
 const isDone = (v) => v === 'done' || v === 'unguarded';
