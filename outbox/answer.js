@@ -29,18 +29,21 @@ export const statusToken = (value) => (value ?? '').split(';')[0].trim();
 
 /**
  * The status line alone proves nothing: without one of the marks that only our
- * server makes, an answer was somebody else's.
+ * server makes, an answer was somebody else's. So is one to another key, which a
+ * proxy has given to the wrong request.
  *
  * @param {Partial<import('./types.js').Answer>} answer
  * @param {import('./types.js').Acknowledge} [own]
+ * @param {string} [key] that was sent
  * @returns {import('./types.js').Verdict}
  */
-export function verdict({ status = 0, type, redirected, headers }, own) {
+export function verdict({ status = 0, type, redirected, headers }, own, key) {
   if (type === 'opaqueredirect' || redirected) return 'odd';
   const word = (/** @type {string} */ name) => statusToken(headers?.get(name));
   const ack = own && headers?.get(own.header);
   const mine = ack != null && (!own?.values || own.values.includes(statusToken(ack)));
-  const token = mine ? 'executed' : word('Idempotency-Status');
+  const named = /;\s*key="((?:[^"\\]|\\.)*)"/.exec(headers?.get('Idempotency-Status') ?? '')?.[1].replace(/\\(.)/g, '$1');
+  const token = mine ? 'executed' : key && named && named !== key ? '' : word('Idempotency-Status');
   if (/^(executed|replayed)$/.test(token)) return status < 400 ? 'done' : 'refused';
   const told = words[word('Outbox-Status')];
   if (told) return told;

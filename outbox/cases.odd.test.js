@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { readFileSync, readdirSync } from 'node:fs';
 import { test } from 'node:test';
 import { createDecisions } from './decide.js';
-import { fakeLocks, world } from './sim.js';
+import { fakeLocks, reply, world } from './sim.js';
 
 /** @param {any} w */
 const bodies = (w) => w.server.effects.map((/** @type {any} */ e) => e.body);
@@ -238,4 +238,23 @@ test('B134: a body that the store cannot read any more does not hold up the line
   void a.outbox.flush(true);
   await w.clock.go(0);
   assert.deepEqual([bodies(w), w.server.effects[1].key], [['2', 'photo'], t.key]);
+});
+
+test('a proxy that gives the answer to another key does not acknowledge this one; nobody is shown it', async () => {
+  const w = world();
+  const a = w.program();
+  const { handle } = w.server;
+  let crossed = true;
+  w.server.handle = async (u, i, h) => (crossed ? reply(200, { 'Idempotency-Status': 'executed;key="of \\"B\\""' }, 'hers') : handle(u, i, h));
+  const t = a.tap('1', { key: 'k' });
+  await w.clock.go(0);
+  assert.deepEqual([t.result.kind, w.entries()[0].state], ['queued', 'waiting']);
+  crossed = false;
+  void a.outbox.flush(true);
+  await w.clock.go(0);
+  assert.deepEqual([bodies(w), w.entries()], [['1'], []]);
+  w.server.handle = async () => reply(200, { 'Idempotency-Status': 'executed;unrecorded;key="of \\"B\\""' });
+  const own = a.tap('2', { key: 'of "B"' });
+  await w.clock.go(0);
+  assert.equal(own.result.kind, 'answer');
 });

@@ -195,7 +195,7 @@ export function createOutbox({
     const clash = spot?.kind === 'clash';
     if (clash || !spot?.behind) {
       const answer = clash ? invalid(422, 'key-reused') : await attempt({ ...entry, attempts: 1 }, body, [...Object.entries(spot?.headers ?? {}), ...live.extra]);
-      if (isFinal(verdict(answer, cfg.ack))) {
+      if (isFinal(verdict(answer, cfg.ack, entry.key))) {
         live.close({ kind: 'answer', answer });
         return true;
       }
@@ -301,7 +301,7 @@ export function createOutbox({
         // A key names one exact body. Nothing goes under the name without it.
         : invalid(400, 'key-invalid', 'body-lost');
     const get = (/** @type {string} */ name) => answer.headers.get(name);
-    const v = verdict(answer, cfg.ack);
+    const v = verdict(answer, cfg.ack, key);
     const text = isDone(v) ? '' : said(answer);
     const waiting = asking();
     const live = waiting.length > 0;
