@@ -59,7 +59,7 @@ test('the last step carries everything, knows the person, and on demand takes th
     for (const u of [plain, nameless]) {
       await fetch(`${u.url}/auth/login`, { method: 'POST', body: new URLSearchParams({ login: 'anna' }) });
       const answer = await fetch(`${u.url}/tasks`, { method: 'POST', headers: { Cookie: 'planner_session=s1', 'Idempotency-Key': 'k1' }, body: new URLSearchParams({ text: 'тетрадь', id: 'i1', _key: 'k1' }) });
-      assert.deepEqual([answer.status, await answer.text()], [201, 'made']);
+      assert.deepEqual([answer.status, await answer.text(), answer.headers.get('Idempotency-Status')], [201, 'made', u === plain ? 'executed;key="k"' : 'executed']);
       assert.deepEqual(u.done.slice(1).map(d => [d.path, d.form.text, d.person, d.token]), [['/tasks', 'тетрадь', 'anna', 'executed']]);
     }
     const [first, second] = got.filter(g => g.url === '/tasks').map(g => ({ ...Object.fromEntries(new URLSearchParams(g.body)), key: g.key }));

@@ -89,7 +89,12 @@ export class Upstream {
     const begin = () => {
       up = request(options);
       up.on('error', () => res.destroy());
-      up.on('response', answer => this.#answer(req, Buffer.concat(body), answer, res));
+      up.on('response', answer => {
+        // Who sent it knows nothing of the other name, and would not take the answer for its own.
+        const said = answer.headers['idempotency-status'];
+        if (rename && said) answer.headers['idempotency-status'] = String(said).replace(/;\s*key="[^"]*"/, '');
+        this.#answer(req, Buffer.concat(body), answer, res);
+      });
       return up;
     };
     const rename = nameless && changing && /^\/tasks/.test(req.url ?? '');
