@@ -258,3 +258,23 @@ test('a proxy that gives the answer to another key does not acknowledge this one
   await w.clock.go(0);
   assert.equal(own.result.kind, 'answer');
 });
+
+test('W6: a photo that takes longer than any limit for a tap arrives on a slow line at last, and does not hold up the line for ever', async () => {
+  const w = world();
+  const a = w.program();
+  const { handle } = w.server;
+  // 40 kbit/s. What is given up on the way never arrives.
+  w.server.handle = (u, i, h) =>
+    new Promise((ok) => {
+      const id = w.clock.later(() => void handle(u, i, h).then(ok), i.body.byteLength / 5);
+      i.signal.addEventListener('abort', () => w.clock.never(id));
+    });
+  a.tap('', { body: new ArrayBuffer(1 << 20) });
+  a.tap('2');
+  await w.clock.go(0);
+  for (let i = 0; i < 240 && w.entries().length; i++) {
+    await w.clock.go(5_000);
+    void a.outbox.flush();
+  }
+  assert.deepEqual([w.server.effects.length, w.entries().length], [2, 0]);
+});

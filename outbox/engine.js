@@ -250,7 +250,9 @@ export function createOutbox({
       return { status: r.status, type: r.type, redirected: r.redirected, headers: r.headers, body: await r.arrayBuffer() };
     };
     try {
-      return await within(send(), Math.min(cfg.hardLimit * 2 ** timeouts, cfg.hardLimitMax), () => {
+      // Four kilobytes a second are slow, and get there.
+      const most = cfg.hardLimitMax + ((body?.byteLength ?? 0) >> 16) * 16_000;
+      return await within(send(), Math.min(cfg.hardLimit * 2 ** timeouts, most), () => {
         late = true;
         control.abort();
       });

@@ -70,7 +70,8 @@ type ScriptConfig struct {
 	MaxAge time.Duration
 	// SoftLimit is when a tap is answered with "it waits" while its request goes on
 	// (8 s); HardLimit is when the request is given up and tried again (25 s,
-	// doubling with each time-out up to HardLimitMax, 2 min).
+	// doubling with each time-out up to HardLimitMax, 2 min, and what a large body
+	// takes at 4 KiB a second).
 	SoftLimit, HardLimit, HardLimitMax time.Duration
 	// Backoff is the mean of the first pause (1 s); it doubles up to BackoffVisible
 	// (1 min) while a page is seen, else up to BackoffHidden (15 min). KickEvery is
