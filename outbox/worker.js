@@ -73,7 +73,7 @@ export function attach(worker, options) {
     if (origin !== site.origin || cfg.kill) return;
     if (r.method === 'GET') {
       if (r.mode === 'navigate' && pathname === page) {
-        event.respondWith(worker.caches.match(page, { cacheName: cfg.name }).then((/** @type {any} */ kept) => kept ?? worker.fetch(r)));
+        event.respondWith(worker.caches.match(page, { cacheName: cfg.name }).catch(() => {}).then((/** @type {any} */ kept) => kept ?? worker.fetch(r)));
       }
       return;
     }

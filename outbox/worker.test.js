@@ -289,3 +289,11 @@ test('pages that could not be asked for once are told the next time', async () =
   await drain();
   assert.equal(w.told.length, 1);
 });
+
+test('a cache that cannot be read does not take the page for waiting forms away', async () => {
+  const w = scope();
+  w.self.caches.match = () => Promise.reject(new DOMException('corrupt', 'UnknownError'));
+  w.net = async () => reply(200, {}, 'from the network');
+  const r = await w.fetch({ method: 'GET', mode: 'navigate', url: `${origin}/outbox/queued?back=%2F`, headers: {} }).answer;
+  assert.equal(new TextDecoder().decode(await r.arrayBuffer()), 'from the network');
+});
