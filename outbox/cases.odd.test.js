@@ -278,3 +278,14 @@ test('W6: a photo that takes longer than any limit for a tap arrives on a slow l
   }
   assert.deepEqual([w.server.effects.length, w.entries().length], [2, 0]);
 });
+
+test('I2: another request under a key, whose body is still being read when the first is answered, is not told that it is done', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = 'slow';
+  a.tap('1', { key: 'own' });
+  await w.clock.go(4_999);
+  const t = a.tap('', { key: 'own', body: new Promise((ok) => w.clock.later(() => ok(new TextEncoder().encode('2').buffer), 10)) });
+  await w.clock.go(6_000);
+  assert.equal(t.result.answer.headers.get('Idempotency-Status'), 'key-reused');
+});

@@ -296,7 +296,7 @@ export function createOutbox({
   async function deliver(entry, body, given = {}) {
     const { key, attempts, odd, stuck } = entry;
     if (attempts > 1) void announce();
-    const asking = () => [...lives].filter((l) => l.key === key);
+    const asking = () => [...lives].filter((l) => l.key === key && l.order < Infinity);
     const answer =
       (body?.byteLength ?? 0) === entry.size
         ? await attempt(entry, body, [...Object.entries(given), ...(asking()[0]?.extra ?? [])])
