@@ -15,9 +15,10 @@ const meta = (/** @type {string} */ name) => document.querySelector(`meta[name=o
 const config = JSON.parse(meta('config') || '{}');
 // From the login page it would lead nowhere.
 if (meta('owner') === '' && config.login === location.pathname) config.login = '';
-const lang = root.lang || navigator.language;
+// Many write en_US.
+const lang = (root.lang || navigator.language).replace(/_/g, '-');
 const { words } = await import(`./words.${spoken(lang)}.js`);
-const { say, ago, other } = speaker(lang, words, config.texts);
+const { say, ago, other, locale } = speaker(lang, words, config.texts);
 
 /**
  * @param {string} tag
@@ -204,18 +205,7 @@ const sendAll = button('flush', () => outbox.flush());
 const dialog = makeDialog('title', list, news, make('div', 'actions outbox-foot', sendAll, button('close', () => dialog.close())));
 const title = Object.assign(/** @type {HTMLElement} */ (dialog.firstChild), { id: 'outbox-title', tabIndex: -1 });
 
-/**
- * @typedef {object} Item what the list has of an entry
- * @property {HTMLElement} el
- * @property {HTMLElement} label
- * @property {HTMLElement} meta
- * @property {HTMLTimeElement} when
- * @property {HTMLElement} note
- * @property {HTMLElement} actions
- * @property {string} [drawn]
- * @property {boolean} [sure] it is being given up
- * @property {boolean} [editable]
- */
+/** @typedef {import('./types.js').Item} Item */
 
 /** @type {typeof import('./kit-edit.js') | undefined} loaded when something is refused */
 let editor;
@@ -268,7 +258,7 @@ function newItem(e) {
   const when = /** @type {HTMLTimeElement} */ (make('time', 'when'));
   const at = new Date(e.createdAt);
   when.dateTime = at.toISOString();
-  when.title = at.toLocaleString(lang);
+  when.title = at.toLocaleString(locale);
   const el = make('li', 'item', label, meta, note, actions);
   list.append(el);
   news.textContent = '';

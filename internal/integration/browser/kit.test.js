@@ -70,6 +70,17 @@ for (const engine of /** @type {const} */ (['chromium', 'firefox', 'webkit'])) {
       await stripSays('2 changes are waiting for the network');
     });
 
+    test('a page that writes its language as programs do, ru_RU, or wrong, has a list', async () => {
+      for (const [lang, text, heading] of [['ru_RU', 'Одно изменение не принято', 'Что не сохранено'], ['x%20y', 'One change was not accepted', 'Not saved yet']]) {
+        await load(lang);
+        await show(entry('a', 'refused', { label: 'Хлеб' }));
+        await stripSays(text);
+        await tab.click('#outbox-strip [data-act=look]');
+        assert.equal(await tab.text('#outbox-title'), heading);
+        assert.equal(await tab.text('dialog .outbox-label'), 'Хлеб');
+      }
+    });
+
     test('a normal tap shows nothing, a slow one does', async () => {
       await show(entry('a', 'sending'));
       await sleep(500);
