@@ -51,7 +51,14 @@ function labelOf(el, form) {
 export function createAsker({ owner, cfg, intents }) {
   const denied = either(deny, cfg.deny);
 
+  /** Where it goes, if that may be taken. @param {string} method @param {string | URL} url */
+  const ours = (method, url) => {
+    const to = new URL(url, document.baseURI);
+    return changes(method) && to.origin === location.origin && !denied.test(to.pathname) && to;
+  };
+
   return {
+    ours,
     /**
      * Null: the request is none of ours, and gets no key either.
      *
@@ -59,17 +66,20 @@ export function createAsker({ owner, cfg, intents }) {
      * @returns {(import('./types.js').Who & {wish: Wish, announce: boolean}) | null}
      */
     ask({ el, form, by, method, url, data, multipart, target, swap = '' }) {
-      const { origin, pathname, search } = new URL(url, document.baseURI);
+      const to = ours(method, url);
       const marked = el.closest('[data-outbox]')?.getAttribute('data-outbox');
-      if (!changes(method) || origin !== location.origin || denied.test(pathname) || marked === 'off') return null;
+      if (!to || marked === 'off') return null;
       let size = 0;
       const pairs = [...data].map(([name, v]) => {
         const text = typeof v === 'string' ? v : `\0${v.name}/${v.size}/${v.lastModified}`;
         size += name.length + (typeof v === 'string' ? 3 * v.length : v.size);
         return /** @type {[string, string]} */ ([name, text]);
       });
-      const wish = intents.choose(wishRow(el, form), { method, url: origin + pathname + search, pairs, idFields: idFields(form).map((i) => i.name) });
-      const secret = form?.querySelector('input[type=password],[autocomplete^="cc-"]');
+      const wish = intents.choose(wishRow(el, form), { method, url: to.origin + to.pathname + to.search, pairs, idFields: idFields(form).map((i) => i.name) });
+      wish.asks = (wish.asks ?? 0) + 1;
+      // A password that is shown is one, and so is what stands beside its form.
+      const secrets = 'input[type=password],[autocomplete*=password i],[autocomplete*="cc-" i]';
+      const secret = form && [.../** @type {any} */ (form.getRootNode()).querySelectorAll(secrets)].some((field) => field.form === form);
       return {
         key: wish.key,
         wish,

@@ -142,6 +142,18 @@ export function createFlights({ cfg, send, find, say, put, answered, expect }) {
     },
 
     /**
+     * A form's answer is here, and its page too.
+     *
+     * @param {string} key
+     * @param {boolean} sure that it stays: the form is over
+     */
+    stays(key, sure) {
+      const f = flights.get(key);
+      if (sure && f?.news) void end(f.news, f);
+      return !!f?.news?.live;
+    },
+
+    /**
      * The request failed in the page; it may lie safely in the store all the same.
      *
      * @param {string} key

@@ -15,7 +15,6 @@ import { createFlights } from './flight.js';
 import { watchForms } from './forms.js';
 import { watchHtmx } from './htmx.js';
 import { createIntents } from './intent.js';
-import { changes } from './paths.js';
 import { summary } from './summary.js';
 import { headOf, inLine, nextKick } from './waits.js';
 
@@ -92,11 +91,13 @@ class Outbox extends EventTarget {
    * @returns {Promise<Response>}
    */
   async fetch(url, { label = '', el = '', coalesce, ...init } = {}) {
-    if (!owner || off || !changes((init.method ?? '').toUpperCase()) || !(controlled() || able)) return fetch(url, init);
+    if (!owner || off || !asker.ours((init.method ?? '').toUpperCase(), url) || !(controlled() || able)) return fetch(url, init);
     const headers = new Headers(init.headers);
-    const key = headers.get('Idempotency-Key') ?? newKey();
-    const asker = document.getElementById(el) ?? document.documentElement;
-    for (const [name, value] of Object.entries(page.begin({ key, label, el, coalesce, asker }))) headers.set(name, value);
+    const key = headers.get('Idempotency-Key')?.replace(/^"(.*)"$/, '$1') ?? newKey();
+    const fields = /** @type {any} */ (init.body);
+    if (fields?.has?.(cfg.keyField)) fields.set(cfg.keyField, key); // a form's
+    const who = { key, label, el, coalesce, asker: document.getElementById(el) ?? document.documentElement };
+    for (const [name, value] of Object.entries(page.begin(who))) headers.set(name, value);
     init.headers = headers;
     await flights.turn(key, String(url), init);
     try {
@@ -285,10 +286,18 @@ const page = {
     void flights.turn(who.key, url, { ...init, headers: page.begin(who, true) });
     // The worker answers by its soft limit. A page that still stands after that
     // has lost its worker, and the browser would wait for ever.
-    leaving = setTimeout(async () => {
+    const end = Date.now() + cfg.softLimit + 2_000;
+    let stays = false;
+    leaving = setInterval(async () => {
+      // The answer was a file, or nothing: then it is over.
+      const sure = stays;
+      stays = flights.stays(who.key, sure);
+      if (stays ? !sure : Date.now() < end) return;
+      clearInterval(leaving);
+      if (stays) return;
       if (await flights.rejected(who.key)) location.assign(location.href.split('#')[0]);
       else stop();
-    }, cfg.softLimit + 2_000);
+    }, 1_000);
   },
 };
 
@@ -313,7 +322,7 @@ addEventListener('pageshow', ({ persisted }) => {
     if (!form.querySelector('textarea,select,input:not([type=hidden],[type=submit],[type=image],[type=button])')) intents.close(wishRow(form));
   }
 });
-addEventListener('pagehide', () => clearTimeout(leaving));
+addEventListener('pagehide', () => clearInterval(leaving));
 addEventListener('online', () => kick(true));
 addEventListener('focus', () => kick());
 document.addEventListener('resume', () => kick(true));
