@@ -78,7 +78,7 @@ export function createDecisions({ store, locks, fetch, newKey, now = Date.now, c
     return decide(key, (e, s) => ({
       del: [key],
       put: [{
-        ...anew(e, s), key: name, sum: checksum(renamed), size: renamed?.byteLength ?? 0, text: e.text.replaceAll(key, name),
+        ...anew(e, s), key: name, sum: checksum(renamed, e.headers['content-type']), size: renamed?.byteLength ?? 0, text: e.text.replaceAll(key, name),
         firstSentAt: null, triedAt: 0, attempts: 0,
       }],
       bodies: renamed ? [[name, renamed]] : [],

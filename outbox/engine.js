@@ -205,7 +205,7 @@ export function createOutbox({
     const kept = keptHeaders(headers);
     return {
       seq: 0, key, owner, method, url, headers: kept, referrer, nav, back, label, el, swap, coalesce,
-      text: readable(kept['content-type'], body), size: body?.byteLength ?? 0, sum: checksum(body),
+      text: readable(kept['content-type'], body), size: body?.byteLength ?? 0, sum: checksum(body, kept['content-type']),
       createdAt: now(), firstSentAt: null, triedAt: 0, attempts: 0, tries: 0, timeouts: 0, odd: 0, stuck: false,
       told: false, shown: false, nextAt: 0, notBefore: 0, state: 'waiting', reason: '', lastStatus: 0, lastText: '',
     };
@@ -221,7 +221,7 @@ export function createOutbox({
    */
   async function attempt({ key, owner, method, url, headers: kept, referrer, attempts, firstSentAt, timeouts }, body, extra) {
     const headers = new Headers(kept);
-    for (const [name, value] of extra) if (!/^outbox-/i.test(name)) headers.set(name, value);
+    for (const [name, value] of extra) if (!/^(outbox-|content-type$)/i.test(name)) headers.set(name, value);
     headers.set('Idempotency-Key', key);
     headers.set('Outbox-Owner', owner);
     headers.set('Outbox-Attempt', String(attempts));
