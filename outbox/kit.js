@@ -56,9 +56,14 @@ const loginLink = () => Object.assign(make('a', 'button', say('enter')), { href:
 function makeDialog(name, ...children) {
   const el = /** @type {HTMLDialogElement} */ (make('dialog', 'dialog', make('h2', 'title', say(name)), ...children));
   el.ariaLabel = say(name);
-  // A click beside it closes it, where the browser knows how.
-  el.setAttribute('closedby', 'any');
   return el;
+}
+
+/** A click beside it closes it, where the browser knows how, but a second tap is none. @param {HTMLDialogElement} el */
+function show(el) {
+  el.removeAttribute('closedby');
+  el.showModal();
+  setTimeout(() => el.setAttribute('closedby', 'any'), 500);
 }
 
 /**
@@ -73,7 +78,7 @@ function on(types, fn, capture = false) {
 const entries = () => outbox.snapshot.entries;
 
 /** What kit-leave.js has of this. */
-const kit = { button, entries, make, makeDialog, makeStatus, say };
+const kit = { button, entries, make, makeDialog, makeStatus, say, show };
 /** @typedef {typeof kit} Kit */
 
 /** @type {Map<string, EventTarget>} who was told "it waits" (an element, or the document), by key */
@@ -222,7 +227,7 @@ export function open() {
     // A question that was left open is no question any more.
     items.clear();
     list.textContent = news.textContent = '';
-    dialog.showModal();
+    show(dialog);
   }
   refresh();
   title.focus();

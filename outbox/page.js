@@ -5,9 +5,7 @@
 //   import { outbox } from '/outbox/page.js';
 //   outbox.addEventListener('change', () => show(outbox.snapshot));
 //
-// From the element that asked bubble: outbox:queued {key}, outbox:delivered
-// {key, status, html}, outbox:refused {key, status, text}, outbox:unsaved {key},
-// outbox:superseded {key}.
+// The events that bubble from the element that asked stand in types.d.ts.
 
 import { headers as announce } from './announce.js';
 import { createAsker, wishRow } from './ask.js';

@@ -342,6 +342,19 @@ for (const engine of /** @type {const} */ (['chromium', 'firefox', 'webkit'])) {
       await tab.waitFor('we have left', () => location.pathname === '/left');
     });
 
+    test('a double click opens the list and the question, and does not close them again', async () => {
+      await show(entry('a', 'refused', { label: 'Хлеб' }));
+      for (const selector of ['#all', '#leave', '#out']) {
+        await tab.click(selector, { double: true });
+        await sleep(300);
+        assert.deepEqual([await tab.count('dialog[open]'), new URL(await tab.url()).pathname], [1, '/ru'], selector);
+        await sleep(300);
+        if (engine === 'webkit') await tab.raw.key('Escape');
+        else await tab.raw.press(2, 2, []); // beside it
+        await tab.waitFor('it is closed', () => document.querySelector('dialog[open]') === null);
+      }
+    });
+
     test('logging out with nothing waiting asks nothing', async () => {
       await tab.click('#leave');
       await tab.waitFor('we have left', () => location.pathname === '/left');
