@@ -76,7 +76,6 @@ export function createAsker({ owner, cfg, intents }) {
         return /** @type {[string, string]} */ ([name, text]);
       });
       const wish = intents.choose(wishRow(el, form), { method, url: to.origin + to.pathname + to.search, pairs, idFields: idFields(form).map((i) => i.name) });
-      wish.asks = (wish.asks ?? 0) + 1;
       // A password that is shown is one, and so is what stands beside its form.
       const secrets = 'input[type=password],[autocomplete*=password i],[autocomplete*="cc-" i]';
       const secret = form && [.../** @type {any} */ (form.getRootNode()).querySelectorAll(secrets)].some((field) => field.form === form);

@@ -4,6 +4,7 @@
 
 import { fragment } from './announce.js';
 import { wishRow } from './ask.js';
+import { inherited } from './htmx.js';
 
 /** @typedef {import('./page.js').Page} Page */
 
@@ -54,9 +55,7 @@ export function watchForms(page) {
     const multipart = enctype === 'multipart/form-data';
     const asked = page.ask({ el: form, by: submitter, form, method: 'POST', url: url.href, data: new FormData(form, submitter), multipart });
     if (!asked) return;
-    const { wish } = asked;
-    const { asks } = wish;
-    page.fill(form, wish);
+    page.fill(form, asked.wish);
     const data = new FormData(form, submitter);
     // Only this page's own navigation, and only where a worker hears of it.
     const target = own('target') || document.querySelector('base[target]')?.getAttribute('target') || '';
@@ -73,7 +72,7 @@ export function watchForms(page) {
       else if (announce) at.setAttribute(name, before);
       // htmx sends a boosted form by itself, and asks again. Of what others send
       // the answer is not heard here: their next press is a new wish.
-      if (event.defaultPrevented && wish.asks === asks) intents.close(wishRow(form));
+      if (event.defaultPrevented && /^(false)?$/.test(inherited(form, 'boost') ?? '')) intents.close(wishRow(form));
       if (event.defaultPrevented || !announce) return;
       // As the browser writes it, for the name stands for these very bytes.
       const body = multipart ? data : new URLSearchParams([...data].map(([n, v]) => [n, String(v).replace(/\r?\n|\r/g, '\r\n')]));

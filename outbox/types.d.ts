@@ -238,8 +238,6 @@ export interface Wish {
   ids: Record<string, string>;
   /** the next wish is a new one, whatever its content */
   closed: boolean;
-  /** how often it was asked for */
-  asks?: number;
 }
 
 /** Who asks, in a page. */

@@ -122,6 +122,19 @@ test('two buttons of one form are two wishes, however quickly they follow; each 
   await sent(3);
   assert.deepEqual(posts.map(fields), [[['by', '1']], [['by', '-1']], [['by', '-1']]]);
   assert.equal(new Set(posts.map(p => new URLSearchParams(p.body).get('_key'))).size, 3);
+  // htmx's own forms wait for htmx's answer.
+  const key = () => tab.eval(() => {
+    document.getElementById('down')?.click();
+    return /** @type {HTMLInputElement} */ (document.querySelector('[name=_key]')).value;
+  });
+  await tab.eval(() => document.body.setAttribute('hx-boost', 'true'));
+  await sleep(700);
+  const boosted = await key();
+  await sleep(700);
+  assert.equal(await key(), boosted);
+  await tab.eval(() => document.body.setAttribute('hx-boost', 'false'));
+  await sent(5);
+  posts.length = 3;
   // B127: the same button, by a script and by the press itself.
   await sleep(700);
   await tab.eval(() => {
