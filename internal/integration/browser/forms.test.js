@@ -42,6 +42,7 @@ async function answer(request, response) {
     if (pathname === '/export') return void response.writeHead(200, { ...saved, 'Content-Disposition': 'attachment; filename=list.csv' }).end('a,b');
     return void response.writeHead(pathname === '/none' ? 204 : 200, saved).end(pathname === '/none' ? '' : '<p id="done">done');
   }
+  if (request.method === 'PUT') return void response.writeHead(422, { 'X-Saved': 'yes' }).end();
   const name = pathname.slice('/outbox/'.length);
   if (name === 'ping') return void response.writeHead(204, { 'Outbox-Status': 'pong' }).end();
   if (/^\/outbox\/[\w.-]+\.js$/.test(pathname)) return void response.writeHead(200, { 'Content-Type': 'text/javascript', 'Service-Worker-Allowed': '/' }).end(readFileSync(join(root, 'outbox', name)));
@@ -205,10 +206,10 @@ test('outbox.fetch of a form has one name, in the header and in the body', async
   // With quotes, as RFC 9651 writes it, and without, a key is one.
   const key = await tab.eval(() => new Promise(ok => {
     document.addEventListener('outbox:refused', e => ok(/** @type {CustomEvent} */ (e).detail.key));
-    document.addEventListener('outbox:queued', e => ok(/** @type {CustomEvent} */ (e).detail.key));
-    void /** @type {any} */ (window).outbox.fetch('/login-page', { method: 'PUT', body: 'x', headers: { 'Idempotency-Key': '"k-1"' } });
+    void /** @type {any} */ (window).outbox.fetch('/notes', { method: 'PUT', body: 'x', headers: { 'Idempotency-Key': '"k-1"' } });
   }));
   assert.equal(key, 'k-1');
+  assert.equal(await tab.eval(() => /** @type {any} */ (window).outbox.discard('k-1')), 'discarded');
 });
 
 test('presses in a place that asks by no press are nobody\'s', async () => {
@@ -221,7 +222,7 @@ test('a form of another site that does not know the owner is not sent as one of 
   await show('');
   await tab.goto(`${other.url}/`);
   await tab.eval(url => {
-    document.body.innerHTML = `<form method="post" action="${url}/notes#outbox=k-1.guess.%2F"><input name="text" value="a"><button id="go">Go</button></form>`;
+    document.body.innerHTML = `<form method="post" action="${url}/notes#outbox=k-other.guess.%2F"><input name="text" value="a"><button id="go">Go</button></form>`;
   }, site.url);
   await tab.eval(() => document.getElementById('go')?.click());
   await tab.waitFor('it is said that it waits', () => location.pathname === '/outbox/queued');
