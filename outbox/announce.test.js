@@ -118,3 +118,9 @@ test('scenario 25: data-outbox-coalesce on what asks, or around it, is the group
     [g.location, g.document] = before;
   }
 });
+
+test('a label that was cut in the middle of a character is announced without the half', () => {
+  const a = { key: 'k1', owner: 'u1', back: '/', label: 'Хлеб \ud83d' };
+  assert.equal(parseFragment(fragment(a))?.label, 'Хлеб ');
+  assert.equal(decodeURIComponent(headers(a)['Outbox-label']), 'Хлеб ');
+});
