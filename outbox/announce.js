@@ -2,8 +2,8 @@
 // How a page announces a request to the worker; heard.js is the other half. The
 // fragment's form is in ../vectors/fragments.json.
 
-/** @param {string} text dots too, since they stand between the parts */
-const encode = (text) => encodeURIComponent(text).replace(/\./g, '%2E');
+/** @param {string} text a text that was cut may end in half a character, which has no code */
+const encode = (text) => encodeURIComponent(text.replace(/\p{Cs}/gu, ''));
 
 /**
  * What a form's action ends with when its submission is announced. A fragment is
@@ -13,7 +13,8 @@ const encode = (text) => encodeURIComponent(text).replace(/\./g, '%2E');
  */
 export function fragment({ key, owner, back, label = '', el = '', coalesce = '' }) {
   const more = coalesce ? [label, el, coalesce] : label || el ? [label, el] : [];
-  return '#outbox=' + [key, owner, back, ...more].map(encode).join('.');
+  // Dots stand between the parts.
+  return '#outbox=' + [key, owner, back, ...more].map((part) => encode(part).replace(/\./g, '%2E')).join('.');
 }
 
 /**
@@ -25,6 +26,6 @@ export function fragment({ key, owner, back, label = '', el = '', coalesce = '' 
 export function headers({ key, owner, ...rest }) {
   /** @type {Record<string, string>} */
   const h = { 'Idempotency-Key': key, 'Outbox-Owner': owner };
-  for (const [name, value] of Object.entries(rest)) if (value) h[`Outbox-${name}`] = encodeURIComponent(value);
+  for (const [name, value] of Object.entries(rest)) if (value) h[`Outbox-${name}`] = encode(value);
   return h;
 }

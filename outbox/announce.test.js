@@ -124,3 +124,9 @@ test('a form of another site is none of ours, whatever it announces: sent on fro
   const from = (/** @type {string | null} */ Origin) => announced(request({ url, mode: 'navigate', headers: Origin === null ? {} : { Origin } }), site)?.key;
   assert.deepEqual([null, site.origin, 'https://evil.test', `${site.origin}.evil.test`, 'null'].map(from), ['k1', 'k1', undefined, undefined, undefined]);
 });
+
+test('a label that was cut in the middle of a character is announced without the half', () => {
+  const a = { key: 'k1', owner: 'u1', back: '/', label: 'Хлеб \ud83d' };
+  assert.equal(parseFragment(fragment(a))?.label, 'Хлеб ');
+  assert.equal(decodeURIComponent(headers(a)['Outbox-label']), 'Хлеб ');
+});

@@ -50,7 +50,7 @@ function labelOf(el, form) {
  */
 export function createAsker({ owner, cfg, intents }) {
   const denied = either(deny, cfg.deny);
-  /** @param {string} method @param {string | URL} url */
+  /** Where it goes, if that may be taken. @param {string} method @param {string | URL} url */
   function takes(method, url) {
     const to = new URL(url, document.baseURI);
     return changes(method) && to.origin === location.origin && !denied.test(to.pathname) && to;
@@ -75,7 +75,9 @@ export function createAsker({ owner, cfg, intents }) {
         return /** @type {[string, string]} */ ([name, text]);
       });
       const wish = intents.choose(wishRow(el, form), { method, url: to.origin + to.pathname + to.search, pairs, idFields: idFields(form).map((i) => i.name) });
-      const secret = form?.querySelector('input[type=password],[autocomplete^="cc-"]');
+      // A password that is shown is one, and so is what stands beside its form.
+      const secrets = 'input[type=password],[autocomplete*=password i],[autocomplete*="cc-" i]';
+      const secret = form && [.../** @type {any} */ (form.getRootNode()).querySelectorAll(secrets)].some((field) => field.form === form);
       return {
         key: wish.key,
         wish,

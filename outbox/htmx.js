@@ -5,7 +5,7 @@
 /** @typedef {import('./page.js').Page} Page */
 
 /** An attribute of htmx, with or without data-, as it is inherited. @param {Element} el @param {string} name */
-function inherited(el, name) {
+export function inherited(el, name) {
   const names = [`hx-${name}`, `data-hx-${name}`, `hx-${name}:inherited`];
   const at = el.closest(names.map((n) => `[${CSS.escape(n)}]`).join());
   return names.map((n) => at?.getAttribute(n)).find((v) => v != null);

@@ -14,7 +14,7 @@ export const secondTap = 500;
 export function createIntents({ newKey, newId = newKey, keyField, now = Date.now }) {
   /** The newest unanswered wish of each row; a row without an id stands for itself. @type {Map<any, Wish>} */
   const wishes = new Map();
-  /** @type {{at: number, type: string, el: any, name: string}[]} */
+  /** @type {{at: number, type: string, el: any, name: string, by: string}[]} */
   let taps = [];
 
   /** @param {Pairs} pairs @param {string[]} idFields */
@@ -83,12 +83,13 @@ export function createIntents({ newKey, newId = newKey, keyField, now = Date.now
      * @param {string} type click and submit of one activation are no second
      * @param {any} el
      * @param {string} name
+     * @param {string} [by] which button of a form; none: a script, on behalf of one
      */
-    second(type, el, name) {
+    second(type, el, name, by = '') {
       const at = now();
       taps = taps.filter((t) => at - t.at < secondTap && at >= t.at);
-      if (taps.some((t) => t.type === type && (t.el === el || (t.name === name && t.el.isConnected === false)))) return true;
-      taps.push({ at, type, el, name });
+      if (taps.some((t) => t.type === type && (!by || !t.by || t.by === by) && (t.el === el || (t.name === name && t.el.isConnected === false)))) return true;
+      taps.push({ at, type, el, name, by });
       return false;
     },
   };

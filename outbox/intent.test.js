@@ -169,3 +169,12 @@ test('a clock set back does not make every tap a second one', () => {
   i.clock.at -= 10_000;
   assert.equal(i.second('click', el, 'n'), false);
 });
+
+test('B127: two buttons of one form are no second activation of each other; a script on behalf of a button is', () => {
+  const i = createIntents({ newKey: () => 'k', keyField: '_key', now: () => 0 });
+  const form = {};
+  assert.equal(i.second('submit', form, 'n', 'up'), false);
+  assert.equal(i.second('submit', form, 'n', 'down'), false);
+  assert.equal(i.second('submit', form, 'n', 'up'), true);
+  assert.equal(i.second('submit', form, 'n'), true);
+});

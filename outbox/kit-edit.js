@@ -18,8 +18,9 @@ const editing = new Map();
  */
 function fieldsIn(form, e) {
   const said = fields(e.bodyText);
-  return /** @type {HTMLInputElement[]} */ ([...form.elements])
-    .filter((f) => f.matches('input:not([type=hidden],[type=file]),textarea,select'))
+  const all = /** @type {NodeListOf<HTMLInputElement>} */ (document.querySelectorAll('input:not([type=hidden],[type=file]),textarea,select'));
+  return [...all]
+    .filter((field) => field.form === form)
     .map((field) => ({ field, values: said.filter(([name]) => name === field.name).map(([, value]) => value) }))
     // A box that is not ticked is not sent at all.
     .filter(({ field, values }) => values.length || (said.length && field.type === 'checkbox'));

@@ -7,7 +7,7 @@ import { outbox } from './page.js';
  * @param {import('./kit.js').Kit} kit
  * @param {() => void} go out
  */
-export function askToLeave({ button, entries, make, makeDialog, makeStatus, say }, go) {
+export function askToLeave({ button, entries, make, makeDialog, makeStatus, say, show }, go) {
   const note = makeStatus('note');
   const keep = () => {
     ask.close();
@@ -32,5 +32,5 @@ export function askToLeave({ button, entries, make, makeDialog, makeStatus, say 
   const ask = makeDialog('leave', note, make('div', 'actions outbox-column', ...all.map(([name, act]) => button(`leave.${name}`, act))));
   ask.onclose = () => ask.remove();
   document.body.append(ask);
-  ask.showModal();
+  show(ask);
 }

@@ -1,31 +1,8 @@
 // @ts-check
 // What the kit shows, worked out from a snapshot. Pure, so that node can test it.
 
-/**
- * @typedef {object} Entry an entry as the page's snapshot has it
- * @property {string} key
- * @property {string} state waiting | sending | login | parked | stuck stand in
- *   the line; refused | ask have left it
- * @property {string} [label]
- * @property {string} [el]
- * @property {string} method
- * @property {string} url
- * @property {number} createdAt
- * @property {number|null} [firstSentAt]
- * @property {number} attempts
- * @property {string} [reason] the word for why it is refused or asked about
- * @property {number} [lastStatus]
- * @property {string} [lastText]
- * @property {string} [bodyText]
- */
-
-/**
- * @typedef {object} Seen
- * @property {number} now
- * @property {(key: string) => boolean} queued whether the page was told "it waits"
- * @property {boolean} [login] whether the line waits for a login
- * @property {number} soft the soft limit: a tap that takes longer is told so
- */
+/** @typedef {import('./types.js').Shown} Entry */
+/** @typedef {import('./types.js').Seen} Seen */
 
 // A tap that is done within a second is shown nowhere: nothing was wrong.
 const QUIET = 1000;

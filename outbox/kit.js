@@ -15,9 +15,10 @@ const meta = (/** @type {string} */ name) => document.querySelector(`meta[name=o
 const config = JSON.parse(meta('config') || '{}');
 // From the login page it would lead nowhere.
 if (meta('owner') === '' && config.login === location.pathname) config.login = '';
-const lang = root.lang || navigator.language;
+// Many write en_US.
+const lang = (root.lang || navigator.language).replace(/_/g, '-');
 const { words } = await import(`./words.${spoken(lang)}.js`);
-const { say, ago, other } = speaker(lang, words, config.texts);
+const { say, ago, other, locale } = speaker(lang, words, config.texts);
 
 /**
  * @param {string} tag
@@ -55,9 +56,14 @@ const loginLink = () => Object.assign(make('a', 'button', say('enter')), { href:
 function makeDialog(name, ...children) {
   const el = /** @type {HTMLDialogElement} */ (make('dialog', 'dialog', make('h2', 'title', say(name)), ...children));
   el.ariaLabel = say(name);
-  // A click beside it closes it, where the browser knows how.
-  el.setAttribute('closedby', 'any');
   return el;
+}
+
+/** A click beside it closes it, where the browser knows how, but a second tap is none. @param {HTMLDialogElement} el */
+function show(el) {
+  el.removeAttribute('closedby');
+  el.showModal();
+  setTimeout(() => el.setAttribute('closedby', 'any'), 500);
 }
 
 /**
@@ -72,7 +78,7 @@ function on(types, fn, capture = false) {
 const entries = () => outbox.snapshot.entries;
 
 /** What kit-leave.js has of this. */
-const kit = { button, entries, make, makeDialog, makeStatus, say };
+const kit = { button, entries, make, makeDialog, makeStatus, say, show };
 /** @typedef {typeof kit} Kit */
 
 /** @type {Map<string, EventTarget>} who was told "it waits" (an element, or the document), by key */
@@ -204,18 +210,7 @@ const sendAll = button('flush', () => outbox.flush());
 const dialog = makeDialog('title', list, news, make('div', 'actions outbox-foot', sendAll, button('close', () => dialog.close())));
 const title = Object.assign(/** @type {HTMLElement} */ (dialog.firstChild), { id: 'outbox-title', tabIndex: -1 });
 
-/**
- * @typedef {object} Item what the list has of an entry
- * @property {HTMLElement} el
- * @property {HTMLElement} label
- * @property {HTMLElement} meta
- * @property {HTMLTimeElement} when
- * @property {HTMLElement} note
- * @property {HTMLElement} actions
- * @property {string} [drawn]
- * @property {boolean} [sure] it is being given up
- * @property {boolean} [editable]
- */
+/** @typedef {import('./types.js').Item} Item */
 
 /** @type {typeof import('./kit-edit.js') | undefined} loaded when something is refused */
 let editor;
@@ -232,7 +227,7 @@ export function open() {
     // A question that was left open is no question any more.
     items.clear();
     list.textContent = news.textContent = '';
-    dialog.showModal();
+    show(dialog);
   }
   refresh();
   title.focus();
@@ -268,7 +263,7 @@ function newItem(e) {
   const when = /** @type {HTMLTimeElement} */ (make('time', 'when'));
   const at = new Date(e.createdAt);
   when.dateTime = at.toISOString();
-  when.title = at.toLocaleString(lang);
+  when.title = at.toLocaleString(locale);
   const el = make('li', 'item', label, meta, note, actions);
   list.append(el);
   news.textContent = '';

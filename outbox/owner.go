@@ -15,7 +15,9 @@ const tagLength = 22
 // Tag is an account's opaque name for the browser: the page carries it, entries
 // are stored and sent under it. It is an HMAC of the scope under secret, so it
 // tells nothing about the account and nobody can make it up; it is no proof of
-// identity and opens nothing. It has 22 characters of A–Z, a–z, 0–9, - and _.
+// identity and opens nothing. Still it belongs to this site's pages alone: a form
+// on another site that announces itself under it would be sent by the worker as
+// one of these pages. It has 22 characters of A–Z, a–z, 0–9, - and _.
 //
 // Secret is the application's own; random bytes that stay the same over restarts
 // and are the same in all processes.

@@ -93,6 +93,8 @@ class Outbox extends EventTarget {
     const headers = new Headers(init.headers);
     const given = headers.get('Idempotency-Key');
     const key = given?.startsWith('"') ? JSON.parse(given) : given ?? newKey();
+    const fields = /** @type {any} */ (init.body);
+    if (fields?.has?.(cfg.keyField)) fields.set(cfg.keyField, key); // a form's
     const who = { key, label, el, coalesce, asker: document.getElementById(el) ?? document.documentElement };
     for (const [name, value] of Object.entries(page.begin(who))) headers.set(name, value);
     if (given) headers.set('Idempotency-Key', given);
@@ -309,7 +311,7 @@ addEventListener('pageshow', ({ persisted }) => {
     if (!form.querySelector('textarea,select,input:not([type=hidden],[type=submit],[type=image],[type=button])')) intents.close(wishRow(form));
   }
 });
-addEventListener('pagehide', () => clearTimeout(leaving));
+addEventListener('pagehide', () => clearInterval(leaving));
 addEventListener('online', () => kick(true));
 addEventListener('focus', () => kick());
 document.addEventListener('resume', () => kick(true));

@@ -14,6 +14,7 @@
  * @property {(name: string, n?: number) => string} say the words of that name,
  *   for n things; '' where there are none
  * @property {(ms: number) => string} ago how long ago, rounded
+ * @property {string} locale one that Intl knows
  * @property {string} other the words' language if it is not the page's; else ''
  */
 
@@ -41,6 +42,7 @@ export function speaker(lang, ours, own = {}) {
   const times = new Intl.RelativeTimeFormat(locale, { numeric: 'auto' });
 
   return {
+    locale,
     other: given.length || lang.toLowerCase().startsWith(ours.lang) ? '' : ours.lang,
     say(name, n) {
       if (n === undefined) return own[name] ?? ours[name] ?? '';

@@ -12,6 +12,16 @@ const words = { en, ru };
  */
 const speaker = (lang, own) => speakerOf(lang, words[spoken(lang)], own);
 
+test('a page whose language is written wrong has words, and numbers and times', () => {
+  assert.equal(spoken('ru-RU'), 'ru');
+  for (const lang of ['x y', 'русский', '']) {
+    const { say, ago, locale } = speaker(lang);
+    assert.equal(say('waiting', 2), '2 changes are waiting for the network');
+    assert.equal(ago(0), 'now');
+    assert.ok(new Date(0).toLocaleString(locale));
+  }
+});
+
 test('Russian counts by its own rules: 21 is like 1, 11 is not (R35, W26)', () => {
   const { say } = speaker('ru');
   const want = {

@@ -292,3 +292,47 @@ export interface Flight {
   again: () => Promise<Response>;
   timer: any;
 }
+
+/** An entry as the page's snapshot has it. */
+export interface Shown {
+  key: string;
+  /** waiting | sending | login | parked | stuck stand in the line; refused | ask have left it */
+  state: string;
+  label?: string;
+  el?: string;
+  method: string;
+  url: string;
+  createdAt: number;
+  firstSentAt?: number | null;
+  attempts: number;
+  /** the word for why it is refused or asked about */
+  reason?: string;
+  lastStatus?: number;
+  lastText?: string;
+  bodyText?: string;
+}
+
+/** What the kit knows besides. */
+export interface Seen {
+  now: number;
+  /** whether the page was told "it waits" */
+  queued: (key: string) => boolean;
+  /** whether the line waits for a login */
+  login?: boolean;
+  /** the soft limit: a tap that takes longer is told so */
+  soft: number;
+}
+
+/** What the kit's list has of an entry. */
+export interface Item {
+  el: HTMLElement;
+  label: HTMLElement;
+  meta: HTMLElement;
+  when: HTMLTimeElement;
+  note: HTMLElement;
+  actions: HTMLElement;
+  drawn?: string;
+  /** it is being given up */
+  sure?: boolean;
+  editable?: boolean;
+}

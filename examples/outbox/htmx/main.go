@@ -22,6 +22,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 
 	_ "embed"
@@ -214,7 +215,11 @@ func (l *list) showPhoto(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	w.Header().Set("Content-Type", http.DetectContentType(l.items[n].Photo))
+	kind := http.DetectContentType(l.items[n].Photo)
+	if !strings.HasPrefix(kind, "image/") {
+		kind = "application/octet-stream" // what somebody uploads is no page of this site
+	}
+	w.Header().Set("Content-Type", kind)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	_, _ = w.Write(l.items[n].Photo)
 }

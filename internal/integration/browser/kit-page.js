@@ -115,7 +115,7 @@ export async function serveKit() {
     const { pathname, searchParams } = new URL(request.url ?? '/', 'http://x');
     const name = pathname.slice('/outbox/'.length);
     const type = name.endsWith('.css') ? 'text/css' : pathname.startsWith('/outbox/') ? 'text/javascript' : 'text/html';
-    const body = name === 'page.js' ? standIn : type === 'text/html' ? page(pathname.slice(1), searchParams) : readFileSync(new URL(name, shipped));
+    const body = name === 'page.js' ? standIn : type === 'text/html' ? page(decodeURIComponent(pathname.slice(1)), searchParams) : readFileSync(new URL(name, shipped));
     answer.writeHead(200, { 'Content-Type': `${type}; charset=utf-8` }).end(body);
   });
   await new Promise(resolve => server.listen(0, '127.0.0.1', () => resolve(undefined)));

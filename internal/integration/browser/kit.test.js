@@ -70,6 +70,17 @@ for (const engine of /** @type {const} */ (['chromium', 'firefox', 'webkit'])) {
       await stripSays('2 changes are waiting for the network');
     });
 
+    test('a page that writes its language as programs do, ru_RU, or wrong, has a list', async () => {
+      for (const [lang, text, heading] of [['ru_RU', 'Одно изменение не принято', 'Что не сохранено'], ['x%20y', 'One change was not accepted', 'Not saved yet']]) {
+        await load(lang);
+        await show(entry('a', 'refused', { label: 'Хлеб' }));
+        await stripSays(text);
+        await tab.click('#outbox-strip [data-act=look]');
+        assert.equal(await tab.text('#outbox-title'), heading);
+        assert.equal(await tab.text('dialog .outbox-label'), 'Хлеб');
+      }
+    });
+
     test('a normal tap shows nothing, a slow one does', async () => {
       await show(entry('a', 'sending'));
       await sleep(500);
@@ -329,6 +340,19 @@ for (const engine of /** @type {const} */ (['chromium', 'firefox', 'webkit'])) {
       await tab.click('#leave');
       await tab.click('[data-act="leave.drop"]');
       await tab.waitFor('we have left', () => location.pathname === '/left');
+    });
+
+    test('a double click opens the list and the question, and does not close them again', async () => {
+      await show(entry('a', 'refused', { label: 'Хлеб' }));
+      for (const selector of ['#all', '#leave', '#out']) {
+        await tab.click(selector, { double: true });
+        await sleep(300);
+        assert.deepEqual([await tab.count('dialog[open]'), new URL(await tab.url()).pathname], [1, '/ru'], selector);
+        await sleep(300);
+        if (engine === 'webkit') await tab.raw.key('Escape');
+        else await tab.raw.press(2, 2, []); // beside it
+        await tab.waitFor('it is closed', () => document.querySelector('dialog[open]') === null);
+      }
     });
 
     test('logging out with nothing waiting asks nothing', async () => {

@@ -1,0 +1,232 @@
+// @ts-check
+// Plain forms, and scripts of a page's own, in all the ways that HTML knows: what
+// goes out is what the browser would have sent, with its name, and a page that
+// stays stays as it is. One Chromium, and a server of another kind, whose proof of
+// delivery is X-Saved.
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import { join } from 'node:path';
+import { after, before, beforeEach, test } from 'node:test';
+import { open } from './engines.js';
+import { root, sleep, until } from './processes.js';
+
+/** @typedef {{path: string, body: string, owner?: string, key?: string, headers: import('node:http').IncomingHttpHeaders}} Post */
+
+/** @type {Post[]} */
+let posts = [];
+let body = '';
+
+/** @param {string} head */
+const page = head => `<!doctype html><html lang="en"><meta charset="utf-8"><title>Forms</title><link rel="icon" href="data:,">
+${head}<meta name="outbox-owner" content="anna">
+<meta name="outbox-config" content='{"worker": "/outbox/sw.js", "ack": {"header": "X-Saved"}, "softLimit": 500, "deny": "^/pay"}'>
+<script type="module" src="/outbox/page.js"></script><input id="half">${body}</html>`;
+
+/** @param {import('node:http').RequestListener} listener */
+async function serve(listener) {
+  const server = createServer(listener);
+  await new Promise(resolve => server.listen(0, '127.0.0.1', () => resolve(undefined)));
+  return { url: `http://127.0.0.1:${/** @type {import('node:net').AddressInfo} */ (server.address()).port}`, close: () => (server.close(), server.closeAllConnections()) };
+}
+
+/** @type {import('node:http').RequestListener} */
+async function answer(request, response) {
+  const { pathname, searchParams } = new URL(request.url ?? '/', 'http://x');
+  if (request.method === 'OPTIONS') return void response.writeHead(204, { 'Access-Control-Allow-Origin': '*', 'Access-Control-Allow-Headers': '*' }).end();
+  if (request.method === 'POST') {
+    const chunks = [];
+    for await (const chunk of request) chunks.push(chunk);
+    posts.push({ path: request.url ?? '', body: Buffer.concat(chunks).toString(), owner: String(request.headers['outbox-owner'] ?? ''), key: String(request.headers['idempotency-key'] ?? ''), headers: request.headers });
+    const saved = { 'X-Saved': 'yes', 'Content-Type': 'text/html', 'Access-Control-Allow-Origin': '*' };
+    if (pathname === '/export') return void response.writeHead(200, { ...saved, 'Content-Disposition': 'attachment; filename=list.csv' }).end('a,b');
+    return void response.writeHead(pathname === '/none' ? 204 : 200, saved).end(pathname === '/none' ? '' : '<p id="done">done');
+  }
+  if (request.method === 'PUT') return void response.writeHead(422, { 'X-Saved': 'yes' }).end();
+  const name = pathname.slice('/outbox/'.length);
+  if (name === 'ping') return void response.writeHead(204, { 'Outbox-Status': 'pong' }).end();
+  if (/^\/outbox\/[\w.-]+\.js$/.test(pathname)) return void response.writeHead(200, { 'Content-Type': 'text/javascript', 'Service-Worker-Allowed': '/' }).end(readFileSync(join(root, 'outbox', name)));
+  response.writeHead(pathname === '/' ? 200 : 404, { 'Content-Type': 'text/html; charset=utf-8' }).end(page(searchParams.has('base') ? '<base target="_blank">' : ''));
+}
+
+/** @type {Awaited<ReturnType<typeof serve>>} */
+let site;
+/** @type {Awaited<ReturnType<typeof serve>>} */
+let other;
+/** @type {import('./engines.js').Browser} */
+let browser;
+/** @type {import('./tab.js').Tab} */
+let tab;
+before(async () => {
+  site = await serve(answer);
+  other = await serve(answer);
+  browser = await open('chromium');
+  tab = await browser.newTab();
+});
+after(async () => {
+  await browser?.close();
+  site?.close();
+  other?.close();
+});
+beforeEach(() => {
+  posts = [];
+});
+
+/** @param {string} html of the page @param {string} [query] */
+async function show(html, query = '') {
+  body = html;
+  await tab.goto(`${site.url}/${query}`);
+  await tab.controlled();
+  await tab.eval(async () => {
+    const { outbox } = await import(/** @type {string} */ ('/outbox/page.js'));
+    Object.assign(window, { outbox, stays: true });
+  });
+}
+const stays = () => tab.eval(() => /** @type {any} */ (window).stays === true);
+const left = () => tab.waitFor('the answer is there', () => document.querySelector('#done') !== null);
+/** @param {number} n */
+const sent = n => until(`${n} requests`, () => posts.length === n || Promise.reject(new Error(JSON.stringify(posts))));
+/** @param {Post} post */
+const fields = post => [...new URLSearchParams(post.body)].filter(([name]) => name !== '_key');
+
+for (const path of ['/export', '/none']) {
+  test(`B004, W15: a page that stays, for the answer to its form is ${path === '/none' ? 'nothing' : 'a file'}, is not loaded anew, and its next press is a new wish`, async () => {
+    await show(`<form method="post" action="${path}"><button id="go">Export</button></form>`);
+    await tab.type('#half', 'half a sentence');
+    await tab.click('#go');
+    await sent(1);
+    await sleep(3_500); // the soft limit, and two seconds
+    assert.deepEqual([await stays(), await tab.value('#half'), posts.length], [true, 'half a sentence', 1]);
+    await tab.click('#go');
+    await sent(2);
+    assert.notEqual(posts[0].key, posts[1].key);
+    assert.deepEqual(posts.map(p => p.owner), ['anna', 'anna']);
+  });
+}
+
+test('a form whose answer is shown in another tab leaves its page alone', async () => {
+  await show('<form method="post" action="/notes"><button id="go">Go</button></form>', '?base');
+  await tab.type('#half', 'half a sentence');
+  await tab.click('#go');
+  await sent(1);
+  await sleep(3_500);
+  assert.deepEqual([await stays(), posts.length], [true, 1]);
+});
+
+test('two buttons of one form are two wishes, however quickly they follow; each press of a script of the page\'s own is one', async () => {
+  await show(`<form id="step" method="post" action="/step"><button id="up" name="by" value="1">+</button><button id="down" name="by" value="-1">-</button></form>
+    <script>step.addEventListener('submit', e => { e.preventDefault(); fetch(step.action, { method: 'POST', body: new URLSearchParams(new FormData(step, e.submitter)) }); });</script>`);
+  await tab.eval(() => ['up', 'down'].forEach(id => document.getElementById(id)?.click()));
+  await sent(2);
+  await sleep(700);
+  await tab.click('#down');
+  await sent(3);
+  assert.deepEqual(posts.map(fields), [[['by', '1']], [['by', '-1']], [['by', '-1']]]);
+  assert.equal(new Set(posts.map(p => new URLSearchParams(p.body).get('_key'))).size, 3);
+  // htmx's own forms wait for htmx's answer.
+  const key = () => tab.eval(() => {
+    document.getElementById('down')?.click();
+    return /** @type {HTMLInputElement} */ (document.querySelector('[name=_key]')).value;
+  });
+  await tab.eval(() => document.body.setAttribute('hx-boost', 'true'));
+  await sleep(700);
+  const boosted = await key();
+  await sleep(700);
+  assert.equal(await key(), boosted);
+  await tab.eval(() => document.body.setAttribute('hx-boost', 'false'));
+  await sent(5);
+  posts.length = 3;
+  // B127: the same button, by a script and by the press itself.
+  await sleep(700);
+  await tab.eval(() => {
+    const form = /** @type {HTMLFormElement} */ (document.getElementById('step'));
+    form.requestSubmit();
+    document.getElementById('up')?.click();
+  });
+  await sleep(300);
+  assert.equal(posts.length, 4);
+});
+
+test('a form may have fields of any name, buttons of its own ways, and parts outside of it', async () => {
+  const names = ['id', 'action', 'method', 'target', 'submit', 'name', 'attributes', 'elements', 'length', 'children', 'title', 'form'];
+  await show(`<form id="f" method="post" action="/wrong" enctype="multipart/form-data">${names.map(n => `<input name="${n}" value="${n}">`).join('')}
+    <fieldset disabled><input name="off" value="1"></fieldset><textarea name="text">one\ntwo</textarea><input type="file" name="file"></form>
+    <input form="f" name="text" value="outside" dirname="dir"><button id="go" form="f" name="go" value="1" formaction="/right?x=1#part" formenctype="application/x-www-form-urlencoded">Go</button>`);
+  await tab.click('#go');
+  await sent(1);
+  await left();
+  assert.equal(posts[0].path, '/right?x=1');
+  assert.equal(posts[0].owner, 'anna');
+  assert.deepEqual(fields(posts[0]), [...names.map(n => [n, n]), ['text', 'one\r\ntwo'], ['file', ''], ['text', 'outside'], ['dir', 'ltr'], ['go', '1']]);
+});
+
+test('a form that only its button makes a POST is kept as any other', async () => {
+  await show('<form action="/get"><input name="text" value="a"><button id="go" formmethod="post" formaction="/notes">Go</button></form>');
+  await tab.click('#go');
+  await sent(1);
+  await left();
+  assert.deepEqual([posts[0].path, posts[0].owner, fields(posts[0])], ['/notes', 'anna', [['text', 'a']]]);
+});
+
+test('a label that ends in half a character loses nothing', async () => {
+  const text = 'x'.repeat(115) + '😀 and more';
+  await show(`<form method="post" action="/notes"><input name="text" value="${text}"><button id="go">Go</button></form>`);
+  await tab.click('#go');
+  await sent(1);
+  await left();
+  assert.deepEqual([posts[0].owner, fields(posts[0])], ['anna', [['text', text]]]);
+  await show('');
+  const status = await tab.eval(() => /** @type {any} */ (window).outbox.fetch('/notes', { method: 'POST', body: 'x', label: 'half: \ud83d' }).then((/** @type {Response} */ r) => r.status));
+  assert.equal(status, 200);
+});
+
+test('what is secret is not kept: a password that is shown, a card of a kind, fields beside the form', async () => {
+  for (const field of ['<input name="p" type="text" autocomplete="current-password">', '<input name="p" autocomplete="billing CC-number">', '</form><input name="p" form="f" type="password">']) {
+    posts = [];
+    await show(`<form id="f" method="post" action="/notes"><input name="text" value="a">${field}<button id="go" form="f">Go</button></form>`);
+    await tab.click('#go');
+    await sent(1);
+  await left();
+    assert.equal(posts[0].owner, '', field);
+  }
+});
+
+test('outbox.fetch tells another site nothing, and sends what is never taken as fetch would', async () => {
+  await show('');
+  await tab.eval(url => /** @type {any} */ (window).outbox.fetch(url, { method: 'POST', body: 'x', label: 'private' }).then(() => 0), `${other.url}/elsewhere`);
+  assert.deepEqual([posts.length, Object.keys(posts[0].headers).filter(n => /outbox|idempotency/.test(n))], [1, []]);
+  await tab.eval(() => /** @type {any} */ (window).outbox.fetch('/pay', { method: 'POST', body: 'x' }).then(() => 0));
+  assert.deepEqual(posts.map(p => [p.path, p.owner, p.key]), [['/elsewhere', '', ''], ['/pay', '', '']]);
+});
+
+test('outbox.fetch of a form has one name, in the header and in the body', async () => {
+  await show('<form id="f" method="post"><input type="hidden" name="_key" value="of the server"><input name="text" value="a"></form>');
+  await tab.eval(() => /** @type {any} */ (window).outbox.fetch('/notes', { method: 'POST', body: new URLSearchParams(/** @type {any} */ (new FormData(/** @type {HTMLFormElement} */ (document.getElementById('f'))))) }).then(() => 0));
+  assert.equal(new URLSearchParams(posts[0].body).get('_key'), posts[0].key);
+  // With quotes, as RFC 9651 writes it, and without, a key is one.
+  const key = await tab.eval(() => new Promise(ok => {
+    document.addEventListener('outbox:refused', e => ok(/** @type {CustomEvent} */ (e).detail.key));
+    void /** @type {any} */ (window).outbox.fetch('/notes', { method: 'PUT', body: 'x', headers: { 'Idempotency-Key': '"k-1"' } });
+  }));
+  assert.equal(key, 'k-1');
+  assert.equal(await tab.eval(() => /** @type {any} */ (window).outbox.discard('k-1')), 'discarded');
+});
+
+test('presses in a place that asks by no press are nobody\'s', async () => {
+  await show('<div hx-post="/order" hx-trigger="end"><label id="a"><input type="checkbox" id="one">one</label><label id="b"><input type="checkbox" id="two">two</label></div>');
+  await tab.eval(() => ['a', 'b'].forEach(id => document.getElementById(id)?.click()));
+  assert.deepEqual(await tab.eval(() => ['one', 'two'].map(id => /** @type {HTMLInputElement} */ (document.getElementById(id)).checked)), [true, true]);
+});
+
+test('a form of another site that does not know the owner is not sent as one of this site\'s', async () => {
+  await show('');
+  await tab.goto(`${other.url}/`);
+  await tab.eval(url => {
+    document.body.innerHTML = `<form method="post" action="${url}/notes#outbox=k-other.guess.%2F"><input name="text" value="a"><button id="go">Go</button></form>`;
+  }, site.url);
+  await tab.eval(() => document.getElementById('go')?.click());
+  await tab.waitFor('it is said that it waits', () => location.pathname === '/outbox/queued');
+  await show('');
+  await tab.waitFor('it is somebody else\'s', () => /** @type {any} */ (window).outbox.snapshot.foreign === 1);
+  assert.deepEqual([posts, await tab.eval(() => /** @type {any} */ (window).outbox.snapshot.entries)], [[], []]);
+});
