@@ -17,7 +17,8 @@ const tagLength = 22
 // tells nothing about the account and nobody can make it up; it is no proof of
 // identity and opens nothing. Still it belongs to this site's pages alone: a form
 // on another site that announces itself under it would be sent by the worker as
-// one of these pages. It has 22 characters of A–Z, a–z, 0–9, - and _.
+// one of these pages, in Firefox and Safari, whose workers are not told where a
+// form comes from. It has 22 characters of A–Z, a–z, 0–9, - and _.
 //
 // Secret is the application's own; random bytes that stay the same over restarts
 // and are the same in all processes.
