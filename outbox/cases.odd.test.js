@@ -207,7 +207,7 @@ test('B134: a body that was lost is not sent empty under a new name either', asy
   assert.deepEqual([w.server.requests, w.entries()[0].reason], [[], 'body-lost']);
 });
 
-test('the scripts call nothing that a browser of docs/outbox.md’s floor (Chrome 105, Firefox 115, Safari 17) lacks', () => {
+test('the scripts call nothing that a browser of docs/outbox.md’s floor (Chrome 112, Firefox 119, Safari 17) lacks', () => {
   const here = new URL('./', import.meta.url);
   const newer = /URL\.(canParse|parse)\b|AbortSignal\.any\b|withResolvers|Promise\.try\b|\.to(Sorted|Reversed|Spliced)\b|groupBy|fromAsync|isWellFormed|RegExp\.escape|\.(union|difference|intersection)\(|moveBefore|checkVisibility/;
   for (const name of readdirSync(here)) {
