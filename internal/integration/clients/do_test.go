@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // A worker is killed with its call; the queue delivers the message to another.
@@ -33,12 +34,12 @@ func TestAMessageWhoseWorkerWasKilledIsDeliveredAgain(t *testing.T) { // B030, B
 	} {
 		t.Run(c.mode+" killed "+c.strike, func(t *testing.T) {
 			onEach(t, func(t *testing.T, where string, db *database) {
-				first := startWorker(t, workerConfig{where, c.mode, c.strike})
+				first, second := startWorker(t, workerConfig{where, c.mode, c.strike}), startWorker(t, workerConfig{where, c.mode, ""})
+				began := time.Now()
 				if said := first.call("m1"); said != "" {
 					t.Fatalf("the first worker lives, and says %q", said)
 				}
-				second := startWorker(t, workerConfig{where, c.mode, ""})
-				said, waited := second.settled(t, "m1")
+				said, waited := second.settled(t, "m1", began)
 				if kind := short(said); kind != c.want.said {
 					t.Errorf("the second worker says %q, want %q", said, c.want.said)
 				}
@@ -78,7 +79,7 @@ func TestTwoWorkersThatGetEveryMessageDoEachOnce(t *testing.T) { // B017
 					w := startWorker(t, workerConfig{where, mode, ""})
 					all.Go(func() {
 						for m := range messages {
-							said[i][m], _ = w.settled(t, fmt.Sprint("m", m))
+							said[i][m], _ = w.settled(t, fmt.Sprint("m", m), time.Now())
 						}
 					})
 				}
