@@ -90,6 +90,10 @@ const sending = (e, at) => ({ ...e, state: 'sending', attempts: e.attempts + 1, 
  */
 export function place({ entries, meta }, fresh, body, { at, lock, cfg }) {
   const { key, owner, size } = fresh;
+  const { over = [], sent = [] } = meta;
+  // Its worker ended after it was done, before it was told: it comes again, and is
+  // none of those that were never sent.
+  if (sent.includes(key)) fresh = { ...fresh, coalesce: '' };
   let older = entries.filter((e) => e.owner === owner && e.key !== key && inLine(e));
   const same = entries.find((e) => e.key === key);
   const known = meta.owner ?? owner;
@@ -108,7 +112,6 @@ export function place({ entries, meta }, fresh, body, { at, lock, cfg }) {
   }
   // Its worker ended before it was told: a wish that a later one took the place of
   // must not come back behind that one.
-  const { over = [] } = meta;
   if (over.includes(key)) return { value: { ...value, atOnce: true, behind: true, over: key } };
   const last = older.at(-1);
   const del = fresh.coalesce && last?.coalesce === fresh.coalesce && last.firstSentAt == null ? [last] : [];
@@ -178,7 +181,12 @@ export function settle({ entries, meta }, key, out, { at, visible, random, cfg }
     // page has seen refused, are settled with it.
     const forerunner = (/** @type {Entry} */ e) =>
       e.shown && e.state === 'refused' && e.owner === old.owner && e.el === old.el && e.url === old.url && e.method === old.method;
-    return { del: [key, ...entries.filter(forerunner).map((e) => e.key)], value: { goOn: true } };
+    const { sent = [] } = meta;
+    return {
+      del: [key, ...entries.filter(forerunner).map((e) => e.key)],
+      ...(old.coalesce && { meta: { ...meta, sent: [...sent, key].slice(-20) } }),
+      value: { goOn: true },
+    };
   }
   if (verdict === 'refused') {
     // A form's page is the refusal itself, for the person to see.

@@ -112,6 +112,7 @@ if (!SEED) {
     ['what a page without the worker keeps is known to the others when it is closed', 1235, [{ do: 'open', controlled: false }, { do: 'tap', tab: 2, nav: true }, { do: 'net', how: '503' }, { do: 'wait', ms: 292 }, { do: 'tap', tab: 0 }, { do: 'login', tab: 0, who: 'A' }, { do: 'wait', ms: 1_946 }]],
     ['a login is seen by a clock that was set back since', 804, [{ do: 'expire' }, { do: 'tap', tab: 1, nav: true }, { do: 'clock', ms: -259_200_000 }]],
     ['a big one is not left to a page that the upgraded store is closed to', 1499, [{ do: 'fault', how: ['very slow'] }, { do: 'tap', big: true }, { do: 'update', db: true }]],
+    ['one that was done, and comes again because its worker ended, is none that a later wish takes the place of', 985, [{ do: 'tap', tab: 1, group: 'h' }, { do: 'tap', tab: 2, nav: true, big: true }, { do: 'update', db: true }, { do: 'tap', tab: 1, group: 'g' }, { do: 'tap', tab: 1, group: 'g' }, { do: 'tap', tab: 1, group: '' }, { do: 'die', after: 30 }, { do: 'tap', tab: 1, group: '' }, { do: 'wait', ms: 30_705 }]],
     ['what was called "not saved" is not kept later', 1721, [{ do: 'store', how: 'slow' }, { do: 'fault', how: ['500', 'refuse'] }, { do: 'tap', tab: 2, nav: true }, { do: 'wait', ms: 11_811 }]],
   ])) {
     const result = run({ seeds: [seed], steps });

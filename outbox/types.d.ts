@@ -85,6 +85,8 @@ export interface Meta {
   headers?: Record<string, string>;
   /** the keys of the last wishes that later ones took the place of */
   over?: string[];
+  /** keys of a group that were done, the last twenty: should one come again, it is not one that was never sent */
+  sent?: string[];
 }
 
 /** The entries are in order. */

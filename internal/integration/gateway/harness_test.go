@@ -426,12 +426,6 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// tail is the last n lines of a text.
-func tail(text string, n int) string {
-	lines := strings.SplitAfter(text, "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "")
-}
-
 // onEach runs a test before both applications.
 func onEach(t *testing.T, test func(t *testing.T, s *shop)) {
 	for _, kind := range kinds {

@@ -261,9 +261,13 @@ func TestTheLimitsAreThoseOfTheScripts(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &d); err != nil {
 		t.Fatal(err)
 	}
+	more := regexp.MustCompile(`>> 16\) \* (\d+)_000`).FindStringSubmatch(read(t, "outbox/engine.js"))
+	if more == nil {
+		t.Fatal("engine.js does not say how long a large body may take")
+	}
 	want := []string{
 		fmt.Sprintf("%d s", d.SoftLimit/1000),
-		fmt.Sprintf("%d s, doubling to %d s", d.HardLimit/1000, d.HardLimitMax/1000),
+		fmt.Sprintf("%d s, doubling to %d s, and %s s more for each 64 KiB of its body", d.HardLimit/1000, d.HardLimitMax/1000, more[1]),
 		fmt.Sprintf("%d MiB", d.MaxBody>>20),
 		fmt.Sprintf("%d MiB", d.MaxBytes>>20),
 		fmt.Sprint(d.MaxEntries),
