@@ -68,7 +68,8 @@ export function createFlights({ cfg, send, find, say, put, answered, expect }) {
       // The worker ended before it was put down. Under its name it may go again.
       const r = await f.again().catch(() => null);
       if (!r) continue;
-      if (flight.heard(key, r.status, (name) => r.headers.get(name))) return r;
+      // The same wish once more may have been answered: this answer is still none.
+      if (flight.heard(key, r.status, (name) => r.headers.get(name)) || r.headers.has(cfg.queuedHeader)) return r;
       f.shown = false;
       const html = /html/.test(r.headers.get('Content-Type') ?? '') ? await r.clone().text() : '';
       if (flights.has(key)) await end({ ...f.who, kind: r.ok ? 'delivered' : 'refused', status: r.status, html }, f);

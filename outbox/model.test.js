@@ -113,6 +113,7 @@ if (!SEED) {
     ['a login is seen by a clock that was set back since', 804, [{ do: 'expire' }, { do: 'tap', tab: 1, nav: true }, { do: 'clock', ms: -259_200_000 }]],
     ['a big one is not left to a page that the upgraded store is closed to', 1499, [{ do: 'fault', how: ['very slow'] }, { do: 'tap', big: true }, { do: 'update', db: true }]],
     ['one that was done, and comes again because its worker ended, is none that a later wish takes the place of', 985, [{ do: 'tap', tab: 1, group: 'h' }, { do: 'tap', tab: 2, nav: true, big: true }, { do: 'update', db: true }, { do: 'tap', tab: 1, group: 'g' }, { do: 'tap', tab: 1, group: 'g' }, { do: 'tap', tab: 1, group: '' }, { do: 'die', after: 30 }, { do: 'tap', tab: 1, group: '' }, { do: 'wait', ms: 30_705 }]],
+    ['the same wish once more was answered: "it waits", said of the first, is no delivery', 692, [{ do: 'browser', kind: 'webkit', few: 0 }, { do: 'store', how: 'slow' }, { do: 'tap', tab: 2, big: true, group: 'h' }, { do: 'tap', tab: 1, group: '' }, { do: 'open', controlled: false }, { do: 'tap', tab: 2, bad: true, again: true, big: true, group: '' }, { do: 'wait', ms: 6317 }, { do: 'update', db: false }, { do: 'tap', tab: 1, group: 'h' }]],
     ['what was called "not saved" is not kept later', 1721, [{ do: 'store', how: 'slow' }, { do: 'fault', how: ['500', 'refuse'] }, { do: 'tap', tab: 2, nav: true }, { do: 'wait', ms: 11_811 }]],
   ])) {
     const result = run({ seeds: [seed], steps });
