@@ -68,8 +68,7 @@ export function createFlights({ cfg, send, find, say, put, answered, expect }) {
       // The worker ended before it was put down. Under its name it may go again.
       const r = await f.again().catch(() => null);
       if (!r) continue;
-      // The same wish once more may have been answered: this answer is still none.
-      if (flight.heard(key, r.status, (name) => r.headers.get(name)) || r.headers.has(cfg.queuedHeader)) return r;
+      if (flight.heard(key, r.status, (name) => r.headers.get(name))) return r;
       f.shown = false;
       const html = /html/.test(r.headers.get('Content-Type') ?? '') ? await r.clone().text() : '';
       if (flights.has(key)) await end({ ...f.who, kind: r.ok ? 'delivered' : 'refused', status: r.status, html }, f);
@@ -140,7 +139,7 @@ export function createFlights({ cfg, send, find, say, put, answered, expect }) {
         if (f) f.shown = true;
       }
       if (f?.news) void end(f.news, f);
-      return !f?.shown && !!get(cfg.queuedHeader);
+      return !!get(cfg.queuedHeader);
     },
 
     /**

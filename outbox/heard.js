@@ -46,7 +46,9 @@ export function announced(request, { origin, deny }) {
   if (!changes(request.method) || to !== origin || deny.test(pathname)) return null;
   const url = origin + pathname + search;
   if (request.mode === 'navigate') {
-    // Another site's form would be sent on as if it were this one's.
+    // Another site's form would be sent on as if it were this one's. Only Chromium
+    // shows a worker where a form comes from; elsewhere the owner, which cannot be
+    // guessed, tells.
     const from = request.headers.get('Origin');
     if (from && from !== origin) return null;
     const told = parseFragment(hash);

@@ -311,7 +311,7 @@ addEventListener('pageshow', ({ persisted }) => {
     if (!form.querySelector('textarea,select,input:not([type=hidden],[type=submit],[type=image],[type=button])')) intents.close(wishRow(form));
   }
 });
-addEventListener('pagehide', () => clearInterval(leaving));
+addEventListener('pagehide', () => clearTimeout(leaving));
 addEventListener('online', () => kick(true));
 addEventListener('focus', () => kick());
 document.addEventListener('resume', () => kick(true));

@@ -19,6 +19,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/onceward/onceward"
+	"github.com/onceward/onceward/internal/integration/programs"
 	"github.com/onceward/onceward/internal/integration/servers"
 	"github.com/onceward/onceward/pgxstore"
 	"github.com/onceward/onceward/redisstore"
@@ -33,10 +34,10 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	binary = filepath.Join(dir, "onceward")
-	build := exec.Command("go", "build", "-o", binary, "github.com/onceward/onceward/cmd/onceward")
-	build.Stderr = os.Stderr
 	code := 1
-	if build.Run() == nil {
+	if err := programs.Build(binary, "cmd/onceward", false); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	} else {
 		code = m.Run()
 	}
 	_ = os.RemoveAll(dir)

@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,12 +19,11 @@ import (
 	"time"
 
 	_ "modernc.org/sqlite"
+
+	"github.com/onceward/onceward/internal/integration/programs"
 )
 
-var (
-	bin        string   // the folder of the built programs
-	buildFlags []string // -race, if the tests have it; of examples/orders
-)
+var bin string // the folder of the built programs
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "onceward-operating-")
@@ -34,13 +32,11 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	bin = dir
-	build := func(name, path string, flags ...string) error {
-		cmd := exec.Command("go", slices.Concat([]string{"build", "-o", filepath.Join(dir, name)}, flags, []string{"github.com/onceward/onceward/" + path})...)
-		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-		return cmd.Run()
+	build := func(folder string, raced bool) error {
+		return programs.Build(filepath.Join(dir, filepath.Base(folder)), folder, raced)
 	}
 	code := 1
-	if err := errors.Join(build("orders", "examples/orders", buildFlags...), build("onceward", "cmd/onceward"), build("planner", "planner")); err != nil {
+	if err := errors.Join(build("examples/orders", programs.Race), build("cmd/onceward", false), build("planner", false)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	} else {
 		code = m.Run()

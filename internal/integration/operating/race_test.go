@@ -1,5 +1,0 @@
-//go:build race
-
-package operating
-
-func init() { buildFlags = append(buildFlags, "-race") }
