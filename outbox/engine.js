@@ -419,4 +419,4 @@ const isFinal = (v) => isDone(v) || v === 'refused';
  */
 const invalid = (status, word, why = '') => ({ status, headers: new Headers({ 'Idempotency-Status': word, 'Outbox-Status': why }), body: new ArrayBuffer(0) });
 /** @param {Entry} e what an event says of it */
-const about = ({ key, el, swap, owner }) => ({ key, el, swap, owner });
+const about = ({ key, el, swap, owner, nav, createdAt }) => ({ key, el, swap, owner, nav, createdAt });

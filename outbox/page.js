@@ -25,6 +25,9 @@ const owner = meta('outbox-owner');
 let whose = owner ?? '';
 // The page that was loaded last knows best who that is.
 const since = Date.now();
+const [navigation] = /** @type {PerformanceNavigationTiming[]} */ (performance.getEntriesByType('navigation'));
+// What was done since it was asked for, it may have been drawn without.
+let born = since - performance.now() + (navigation?.fetchStart ?? 0);
 const told = { owner, since, headers: cfg.headers, former: cfg.former };
 
 // randomUUID is missing on plain http.
@@ -162,7 +165,8 @@ async function kick(reset, tell) {
     // may find the store closed to it.
     const big = (headOf(entries, whose)?.size ?? 0) > cfg.bigBody && (await local().catch(() => null))?.outbox;
     const small = big && (await big.state()).stored;
-    workers.controller?.postMessage({ type: 'flush', ...told, reset, tell, small });
+    workers.controller?.postMessage({ type: 'flush', ...told, reset, tell, small, born });
+    born = 0;
     return small && big.flush(reset);
   }
   if (!able || owner == null) return;
@@ -195,7 +199,9 @@ function hear(m) {
   whose = owner ?? m.owner ?? '';
   heard();
   // A row shows its wish until the late answer is in its place.
-  const put = Promise.all(m.events.filter((/** @type {any} */ e) => e.owner === owner).map(flights.tell));
+  const put = Promise.all(m.events.filter((/** @type {any} */ e) => e.owner === owner).map((/** @type {any} */ e) =>
+    // The page before asked for it, and is gone.
+    flights.tell(e.live && !e.nav && e.createdAt < since ? { ...e, live: false, html: '', hx: null, trigger: null } : e)));
   hearing = hearing.then(() => Promise.race([put, after(1_000)])).then(show, show);
 }
 
@@ -297,7 +303,6 @@ watchHtmx(page);
 
 // The announcement has done its work. A page that answers a form keeps it: to
 // reload that is to send the form again, under its name.
-const [navigation] = /** @type {PerformanceNavigationTiming[]} */ (performance.getEntriesByType('navigation'));
 if (location.hash === '#outbox-' || (location.hash.startsWith('#outbox=') && navigation?.redirectCount)) {
   history.replaceState(history.state, '', location.pathname + location.search);
 }

@@ -11,6 +11,9 @@ const back = Object.assign(document.createElement('a'), { href: wanted });
 const link = /** @type {HTMLAnchorElement} */ (document.getElementById('outbox-back'));
 const workers = navigator.serviceWorker;
 
+let waits = true;
+let gone = () => {};
+
 /** @param {boolean} [reset] do not wait for the back-off */
 const flush = (reset) => workers?.controller?.postMessage({ type: 'flush', reset });
 
@@ -19,6 +22,8 @@ async function goBack() {
   if (back.origin !== location.origin) return;
   const r = await fetch(back.href, { signal: AbortSignal.timeout(3_000) }).catch(() => null);
   if (r) flush(true);
+  // The page shows it if it is drawn after it was done.
+  if (r?.ok && waits) await Promise.race([new Promise((ok) => (gone = () => ok(0))), new Promise((ok) => setTimeout(ok, 2_000))]);
   if (r?.ok) location.replace(back.href);
   return r?.ok;
 }
@@ -31,7 +36,10 @@ link.addEventListener('click', async (event) => {
   if (!(await goBack())) status.textContent = link.dataset.away ?? '';
 });
 workers?.addEventListener('message', ({ data }) => {
-  const e = data?.entries?.find((/** @type {any} */ e) => e.key === asked.get('key') && e.owner === data.owner);
+  if (data?.type !== 'outbox') return;
+  const e = data.entries.find((/** @type {any} */ e) => e.key === asked.get('key') && e.owner === data.owner);
+  waits = !!e && /^(waiting|sending)$/.test(e.state);
+  if (!waits) gone();
   if (e) /** @type {HTMLElement} */ (document.getElementById('outbox-what')).textContent = e.label;
 });
 workers?.startMessages();

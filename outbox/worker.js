@@ -12,6 +12,9 @@ import { defaults } from './line.js';
 import { auth, deny, either } from './paths.js';
 import { respond } from './respond.js';
 
+// A page that was drawn anew may show the answer already.
+const LATE = { live: false, html: '', hx: null, trigger: null };
+
 /**
  * @typedef {object} Options
  * @property {RegExp | string} [deny] paths that are never taken, besides the built-in ones
@@ -39,6 +42,8 @@ export function attach(worker, options) {
   const pages = () => worker.clients.matchAll({ type: 'window', includeUncontrolled: true });
   const on = (/** @type {string} */ type, /** @type {(event: any) => void} */ fn) => worker.addEventListener(type, fn);
 
+  /** What became of wishes, for pages that were on their way then; the answer to a form is one. @type {any[]} */
+  let news = [];
   let telling = Promise.resolve();
   const outbox = createOutbox({
     store: cfg.store ?? idbStore(cfg.name),
@@ -48,6 +53,7 @@ export function attach(worker, options) {
     visible: async () => (await pages()).some((c) => c.visibilityState === 'visible'),
     // One after another, so that the last state told is the last there was.
     tell(message) {
+      for (const e of message.events ?? []) if (!(e.live && e.nav)) news = [...news.slice(-49), { ...e, ...LATE, at: Date.now() }];
       telling = telling.then(async () => {
         for (const c of await pages()) c.postMessage(message);
       }).catch(() => {});
@@ -112,14 +118,15 @@ export function attach(worker, options) {
   });
 
   /**
-   * @param {{owner?: string, since?: number, headers?: Record<string, string>, former?: string[], reset?: boolean, tell?: boolean | 'only', small?: boolean}} m tell: all
-   *   pages; only: and send nothing; small: a page sends the big ones
+   * @param {{owner?: string, since?: number, headers?: Record<string, string>, former?: string[], reset?: boolean, tell?: boolean | 'only', small?: boolean, born?: number}} m tell: all
+   *   pages; only: and send nothing; small: a page sends the big ones; born: when the page
+   *   was asked for, if it has heard nothing yet
    * @param {any} client
    */
-  async function kick({ owner, since = 0, headers, former, reset, tell, small }, client) {
+  async function kick({ owner, since = 0, headers, former, reset, tell, small, born }, client) {
     if (owner != null) await outbox.greet({ owner, since, headers, former });
     if (tell) await outbox.announce();
-    else client?.postMessage({ ...(await outbox.state()), off: cfg.kill });
+    else client?.postMessage({ ...(await outbox.state(born ? news.filter((e) => e.at > born) : [])), off: cfg.kill });
     if (tell !== 'only') await outbox.flush(reset, small);
   }
 

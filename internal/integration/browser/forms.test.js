@@ -16,6 +16,8 @@ import { root, sleep, until } from './processes.js';
 /** @type {Post[]} */
 let posts = [];
 let body = '';
+/** What the server takes its time for, in milliseconds, and whether it does nothing at all. */
+let slow = { get: 0, post: 0, down: false };
 
 /** @param {string} head */
 const page = head => `<!doctype html><html lang="en"><meta charset="utf-8"><title>Forms</title><link rel="icon" href="data:,">
@@ -37,6 +39,8 @@ async function answer(request, response) {
   if (request.method === 'POST') {
     const chunks = [];
     for await (const chunk of request) chunks.push(chunk);
+    if (slow.down) return void response.writeHead(502).end();
+    await sleep(slow.post);
     posts.push({ path: request.url ?? '', body: Buffer.concat(chunks).toString(), owner: String(request.headers['outbox-owner'] ?? ''), key: String(request.headers['idempotency-key'] ?? ''), headers: request.headers });
     const saved = { 'X-Saved': 'yes', 'Content-Type': 'text/html', 'Access-Control-Allow-Origin': '*' };
     if (pathname === '/export') return void response.writeHead(200, { ...saved, 'Content-Disposition': 'attachment; filename=list.csv' }).end('a,b');
@@ -46,6 +50,15 @@ async function answer(request, response) {
   const name = pathname.slice('/outbox/'.length);
   if (name === 'ping') return void response.writeHead(204, { 'Outbox-Status': 'pong' }).end();
   if (/^\/outbox\/[\w.-]+\.js$/.test(pathname)) return void response.writeHead(200, { 'Content-Type': 'text/javascript', 'Service-Worker-Allowed': '/' }).end(readFileSync(join(root, 'outbox', name)));
+  if (pathname === '/outbox/queued') {
+    const html = readFileSync(join(root, 'outbox/queued.html'), 'utf8').replace('{{.Script}}', () => readFileSync(join(root, 'outbox/queued.js'), 'utf8'));
+    return void response.writeHead(200, { 'Content-Type': 'text/html' }).end(html.replace(/\{\{.*?\}\}/g, ''));
+  }
+  if (pathname === '/list') {
+    const list = `<p id="list">${posts.length}</p>`; // as it is now
+    await sleep(slow.get);
+    return void response.writeHead(200, { 'Content-Type': 'text/html' }).end(page(`<script>said = []; document.addEventListener('outbox:delivered', e => said.push(e.detail.key))</script>`) + list);
+  }
   response.writeHead(pathname === '/' ? 200 : 404, { 'Content-Type': 'text/html; charset=utf-8' }).end(page(searchParams.has('base') ? '<base target="_blank">' : ''));
 }
 
@@ -70,6 +83,7 @@ after(async () => {
 });
 beforeEach(() => {
   posts = [];
+  slow = { get: 0, post: 0, down: false };
 });
 
 /** @param {string} html of the page @param {string} [query] */
@@ -230,4 +244,34 @@ test('a form of another site stays one, with its Origin, also where it knows the
   await show('');
   const kept = await tab.eval(() => /** @type {any} */ (window).outbox.snapshot);
   assert.deepEqual([kept.entries, kept.foreign], [[], 0]);
+});
+
+for (const [when, times] of Object.entries({ 'before its scripts run': { get: 800, post: 300 }, 'after it was drawn': { get: 0, post: 400 } })) {
+  test(`a page that was drawn before a wish of the last page was done, which it is ${when}, is told so, once`, async () => {
+    await show('');
+    slow = { ...times, down: false };
+    await tab.eval(() => void (/** @type {any} */ (window).outbox.fetch('/notes', { method: 'POST', body: 'milk' })));
+    await tab.goto(`${site.url}/list`);
+    assert.equal(await tab.eval(() => document.querySelector('#list')?.textContent), '0');
+    const said = () => tab.eval(() => /** @type {any} */ (window).said);
+    await until('it is told', async () => (await said()).length > 0 || Promise.reject(new Error(JSON.stringify(await said()))));
+    assert.deepEqual(new Set(await said()), new Set([posts[0].key]));
+    await tab.goto(`${site.url}/list`);
+    await tab.controlled();
+    await sleep(1_000);
+    assert.deepEqual(await said(), []);
+  });
+}
+
+test('W15: the page that waits goes back when the form was delivered, so that the page before shows it', async () => {
+  body = '<form method="post" action="/notes"><input name="text"><button id="go">Go</button></form>';
+  await tab.goto(`${site.url}/list`);
+  await tab.controlled();
+  slow = { get: 0, post: 700, down: true };
+  await tab.type('[name=text]', 'milk');
+  await tab.click('#go');
+  await tab.waitFor('it waits', () => location.pathname === '/outbox/queued');
+  slow.down = false;
+  await tab.waitFor('it is back', () => location.pathname === '/list');
+  assert.deepEqual([posts.length, await tab.eval(() => document.querySelector('#list')?.textContent)], [1, '1']);
 });
