@@ -40,7 +40,7 @@ type Verdict struct {
 	Undecided []string // and for each that could not be decided in time
 }
 
-// patience is how long Porcupine may think about one key.
+// patience is how long Porcupine may think about one key in one way.
 const patience = time.Minute
 
 // Judge looks, key by key, for an order of the calls that the contract allows.
@@ -93,27 +93,33 @@ func Judge(ops []*Op, cuts ...int64) (Verdict, error) {
 	return v, nil
 }
 
-// check asks quick questions first: an order that is found in a narrower search
-// settles it. A call that nobody heard the answer of may never have happened, and
-// each of them doubles the orders that there are; and see guide.
+// check asks the question in eight ways, each for a short time and then all of
+// them for longer: which of them is quick differs from history to history, and one
+// that is not may take for ever. A call that nobody heard the answer of may never
+// have happened, and each of them doubles the orders that there are, so it is also
+// asked without most of them; and see guide, which may be wrong. An order that is
+// found in any way settles it. That there is none says only the last, which looks
+// at everything.
 func check(history []*Op) porcupine.CheckResult {
 	history = thin(history)
 	answered := without(history, Claim, Extend, Complete, Release)
 	seen := without(history, Claim, Complete)
-	for _, question := range []struct {
-		history  []*Op
-		guide    *guide
-		patience time.Duration
-	}{
-		{answered, guideTo(answered), patience / 4},
-		{seen, guideTo(seen), patience / 4},
-		{history, guideTo(history), patience / 4},
-	} {
-		if porcupine.CheckOperationsTimeout(model(question.guide), operations(question.history), question.patience) == porcupine.Ok {
-			return porcupine.Ok
+	once := slices.DeleteFunc(slices.Clone(answered), func(o *Op) bool { return o.Repeated })
+	var result porcupine.CheckResult
+	for _, limit := range []time.Duration{patience / 600, patience / 60, patience / 6, patience} {
+		for _, asked := range [][]*Op{once, answered, seen, history} {
+			for _, g := range []*guide{guideTo(asked), nil} {
+				result = porcupine.CheckOperationsTimeout(model(g), operations(asked), limit)
+				if result == porcupine.Ok {
+					return result
+				}
+			}
+		}
+		if result == porcupine.Illegal {
+			break
 		}
 	}
-	return porcupine.CheckOperationsTimeout(model(nil), operations(history), patience)
+	return result
 }
 
 func operations(history []*Op) []porcupine.Operation {
