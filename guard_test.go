@@ -190,14 +190,14 @@ func TestAWaiterRunsTheRequestItselfWhenTheFirstFails(t *testing.T) { // B019, B
 				w.WriteHeader(500)
 			}
 		})
-		answers := make(chan *httptest.ResponseRecorder, 2)
-		go func() { answers <- r.post("k", "x") }()
+		first, second := make(chan *httptest.ResponseRecorder), make(chan *httptest.ResponseRecorder)
+		go func() { first <- r.post("k", "x") }()
 		synctest.Wait()
-		go func() { answers <- r.post("k", "x") }()
+		go func() { second <- r.post("k", "x") }()
 		synctest.Wait()
 		close(release)
-		want(t, <-answers, 500, "released")
-		want(t, <-answers, 200, "executed")
+		want(t, <-first, 500, "released")
+		want(t, <-second, 200, "executed")
 	})
 }
 

@@ -187,8 +187,8 @@ const first = [
     async run(scene, anna) {
       const { screen } = anna;
       await has(anna, physics);
-      // Firefox's worker ends by itself, long before this one has its answer.
-      await scene.network.set({ script: `POST /tasks/* -> slow:${wayOf(8, scene.engine) === 'idle limits' ? 15 : 1}s` });
+      // Long enough to be stopped in the middle; Firefox's worker ends by itself.
+      await scene.network.set({ script: `POST /tasks/* -> slow:${wayOf(8, scene.engine) === 'idle limits' ? 15 : 4}s` });
       await screen.tap(physics);
       await until('it is on its way', async () => (await scene.sent(/state$/)).length > 0, { every: 20 });
       await stopWorker(scene, anna, 8);
