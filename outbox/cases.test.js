@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { headers } from './announce.js';
+import { createDecisions } from './decide.js';
 import { createOutbox } from './engine.js';
 import { idbStore } from './idb.js';
 import { startLocal } from './local.js';
@@ -160,6 +161,8 @@ function fakeIDB() {
     cut: () => connections.clear(),
     /** and no new one works either */
     dead: false,
+    /** of the last transaction that writes: whether its end means that it is on the disk itself */
+    durability: '',
     open: (/** @type {string} */ _name, /** @type {number} */ wanted) => {
       /** @type {any} */
       const request = { result: null, error: null };
@@ -194,7 +197,8 @@ function fakeIDB() {
       onclose: null,
       close: () => connections.delete(db),
       createObjectStore: (/** @type {string} */ name) => (kept[name] = new Map()),
-      transaction: (/** @type {string[]} */ names) => {
+      transaction: (/** @type {string[]} */ names, /** @type {string} */ mode, /** @type {any} */ options) => {
+        if (mode === 'readwrite') f.durability = options?.durability ?? 'default';
         if (f.dead) throw new DOMException('Connection to Indexed Database server lost', 'UnknownError');
         if (!connections.has(db)) throw new DOMException('closed', 'InvalidStateError');
         /** @type {any} */
@@ -341,6 +345,32 @@ test('B142: the connection is dead when the person submits: opened anew, kept, s
   online = true;
   await outbox.flush(true);
   assert.deepEqual([sent, idb.entries()], [['before', 'after'], []]);
+});
+
+test('W8: a power cut loses nothing: what is put down, that it goes out, and what a person decides are on the disk itself before anything follows', async () => {
+  const idb = fakeIDB();
+  const store = on(idb);
+  const locks = /** @type {any} */ (fakeLocks().for({ alive: true }));
+  /** @type {string[]} */
+  const before = [];
+  const send = async () => {
+    before.push(idb.durability);
+    idb.durability = '';
+    return reply(502);
+  };
+  const outbox = createOutbox({ store, locks, fetch: send, tell() {} });
+  const tap = (/** @type {string} */ key) => outbox.capture({ key, owner: 'A', method: 'POST', url: 'https://app.test/tasks', headers: [], body: new ArrayBuffer(1) });
+  await tap('sent at once').done;
+  await outbox.flush(true);
+  assert.deepEqual(before, ['strict', 'strict'], 'a first byte without its entry on the disk');
+  // Behind another program's send it is answered "it waits" without one of its own.
+  void locks.request('outbox', {}, () => new Promise(() => {}));
+  idb.durability = '';
+  assert.equal((await tap('only kept').answer).kind, 'queued');
+  assert.deepEqual([idb.durability, before.length, idb.entries()], ['strict', 2, ['sent at once', 'only kept']]);
+  idb.durability = '';
+  assert.equal(await createDecisions({ store, locks, fetch: send, newKey: () => 'new' }).discard('only kept'), 'discarded');
+  assert.deepEqual([idb.durability, idb.entries()], ['strict', ['sent at once']]);
 });
 
 test('36: a browser that refuses Background Sync is none without it: the request is kept and no error is told', async () => {
