@@ -30,6 +30,7 @@ function scope(options = {}, search = '') {
     tags: [],
     calls: /** @type {string[]} */ ([]),
     pages: [{ visibilityState: 'visible', postMessage: (/** @type {any} */ m) => w.told.push(m) }],
+    others: /** @type {any[]} */ ([]),
     /** @type {(url: string) => Promise<any>} */
     net: async () => reply(200, { 'Idempotency-Status': 'executed' }, 'ok'),
     cached: /** @type {any} */ (undefined),
@@ -37,7 +38,11 @@ function scope(options = {}, search = '') {
       location: { href: `${origin}/outbox/sw.js${search}`, origin },
       navigator: { locks: fakeLocks().for(me) },
       registration: { sync: { register: async (/** @type {string} */ t) => w.tags.push(t) }, unregister: async () => w.calls.push('unregister') },
-      clients: { matchAll: async () => w.pages, claim: async () => w.calls.push('claim') },
+      clients: {
+        // Pages that no worker controls are there for whoever asks for them.
+        matchAll: async (/** @type {any} */ which) => (which?.includeUncontrolled ? [...w.pages, ...w.others] : w.pages),
+        claim: async () => w.calls.push('claim'),
+      },
       caches: {
         open: async () => ({ add: async (/** @type {Request} */ r) => w.calls.push(`cache ${r}`) }),
         match: async () => w.cached,
@@ -170,6 +175,11 @@ test('W25: a page that sends by itself has the others told, and the worker send 
   await Promise.all(w.fire('message', { data: { type: 'flush', reset: true, tell: 'only' } }).work);
   await drain();
   assert.deepEqual([w.told.map((m) => m.pending), w.sent], [[1], []]);
+  // The first page of a visit, and one that was forced to load anew, are among them.
+  w.others.push({ visibilityState: 'visible', postMessage: (/** @type {any} */ m) => w.told.push(m) });
+  await Promise.all(w.fire('message', { data: { type: 'flush', reset: true, tell: 'only' } }).work);
+  await drain();
+  assert.equal(w.told.length, 3);
 });
 
 test('4.5: a page that sends the big ones itself says so', async () => {
