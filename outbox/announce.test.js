@@ -89,10 +89,11 @@ test('an entry keeps the headers that shape the answer and no credentials (W10, 
   const h = new Headers({
     'HX-Request': 'true', 'HX-Target': 'task-5', 'HX-Trigger': 'b', 'HX-Boosted': 'true', 'HX-Prompt': 'x',
     Accept: 'text/html', 'X-CSRF-Token': 't', 'X-Requested-With': 'XMLHttpRequest', 'Content-Type': 'application/json',
+    'If-Match': '"v1"', Prefer: 'wait=10', Cookie: 's=1',
     Authorization: 'Bearer s', 'X-Api-Key': 's', 'Outbox-El': 'x', 'Idempotency-Key': 'k',
   });
   assert.deepEqual(Object.keys(keptHeaders(h)).sort(), [
-    'accept', 'content-type', 'hx-boosted', 'hx-prompt', 'hx-request', 'hx-target', 'hx-trigger', 'x-csrf-token', 'x-requested-with',
+    'accept', 'content-type', 'hx-boosted', 'hx-prompt', 'hx-request', 'hx-target', 'hx-trigger', 'if-match', 'prefer', 'x-csrf-token', 'x-requested-with',
   ]);
 });
 

@@ -159,6 +159,8 @@ function fakeIDB() {
     broken: false,
     /** closes every connection without a word, as iOS does to a page that it suspended */
     cut: () => connections.clear(),
+    /** how many times it cannot be opened */
+    refuses: 0,
     /** and no new one works either */
     dead: false,
     /** of the last transaction that writes: whether its end means that it is on the disk itself */
@@ -168,6 +170,10 @@ function fakeIDB() {
       const request = { result: null, error: null };
       let asked = false;
       const go = () => {
+        if (f.refuses-- > 0) {
+          request.error = new DOMException('not now', 'AbortError');
+          return request.onerror?.();
+        }
         if (wanted < version) {
           request.error = new DOMException('older than the database', 'VersionError');
           return request.onerror?.();
@@ -286,6 +292,15 @@ test('W22, R37, R40: a newer version\'s upgrade is let through at once; the olde
   });
   await assert.rejects(old.change(() => ({ put: [{ ...entry, key: 'lost' }], value: 0 })), { name: 'VersionError' });
   assert.deepEqual(idb.entries(), ['k'], 'what waited is the new version\'s to send');
+});
+
+test('W24: a database that could not be opened once is opened for the next request', async () => {
+  const idb = fakeIDB();
+  idb.refuses = 1;
+  const store = on(idb);
+  await assert.rejects(store.read(), { name: 'AbortError' });
+  await store.change(() => ({ put: [entry], value: 0 }));
+  assert.deepEqual(idb.entries(), ['k']);
 });
 
 test('W22: a connection that the browser has closed is opened anew', async () => {
@@ -467,7 +482,9 @@ test('W25: a page that no worker controls keeps its requests itself, says that t
   /** @type {string[]} */
   const sent = [];
   let online = false;
-  const given = {
+  let location = '';
+  let followed = '';
+  const surroundings = {
     indexedDB: idb,
     navigator: { locks },
     location: { origin: 'https://app.test', href: 'https://app.test/today' },
@@ -475,11 +492,12 @@ test('W25: a page that no worker controls keeps its requests itself, says that t
     addEventListener() {},
     fetch: async (/** @type {string} */ url, /** @type {any} */ init) => {
       if (!online) throw new TypeError('Failed to fetch');
+      if (!init.method) return reply(200, {}, (followed = url));
       sent.push(`${init.headers.get('Idempotency-Key')} ${new TextDecoder().decode(init.body)}`);
-      return reply(200, { 'Idempotency-Status': 'executed' }, 'saved');
+      return reply(200, { 'Idempotency-Status': 'executed', ...(location && { 'Outbox-Location': location }) }, 'saved');
     },
   };
-  await within(given, async () => {
+  await within(surroundings, async () => {
     /** @type {any[]} */
     const told = [];
     const page = startLocal({}, () => 'new', (m) => told.push(m));
@@ -499,6 +517,19 @@ test('W25: a page that no worker controls keeps its requests itself, says that t
     await heard((m) => m.pending === 0 && m.events?.some((/** @type {any} */ e) => e.kind === 'delivered' && e.key === 'k1'));
     assert.deepEqual([sent, idb.entries()], [['k1 text=a'], []]);
     assert.equal(await (await tap('k2', 'text=b')).text(), 'saved');
+    // A page that gives its request up, for a time-out or another press, has sent it.
+    const control = new AbortController();
+    const given = page.fetchHere('https://app.test/tasks', { method: 'POST', headers: headers({ key: 'k4', owner: 'A' }), body: 'text=d', signal: control.signal });
+    control.abort();
+    assert.equal((await given).status, 200);
+    await page.outbox.flush();
+    assert.deepEqual([sent.at(-1), idb.entries()], ['k4 text=d', []]);
+    // A redirect is followed, as a fetch would.
+    location = '/there';
+    await tap('k5', 'text=e');
+    await page.outbox.flush();
+    assert.equal(followed, 'https://app.test/there#outbox-');
+    location = '';
 
     // Where nothing can be kept either, a failure is one, and is told.
     online = false;

@@ -304,10 +304,10 @@ test('W24: what the person was told is not saved is not kept afterwards, when a 
     const t = a.tap('1', body ? { body: slow } : {});
     await w.clock.go(body ? 8_000 : 3_000);
     assert.equal(t.result.kind, 'unsaved');
+    w.net = 'ok';
     go();
     a.store.change = change;
     await w.clock.go(1_000);
-    w.net = 'ok';
     void a.outbox.flush(true);
     await w.clock.go(1_000);
     assert.deepEqual([w.entries(), w.server.requests], [[], []], String(body));

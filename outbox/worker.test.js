@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
-import { test } from 'node:test';
+import { mock, test } from 'node:test';
 import { fragment, headers } from './announce.js';
 import { fakeLocks, reply } from './sim.js';
 import { memory, memoryStore } from './memory.store.js';
@@ -281,6 +281,17 @@ test('the scripts of a page are kept, all of them and nothing of the application
   for (const net of [async () => Promise.reject(new TypeError()), async () => new Response('gateway', { status: 502 }), async () => new Response('log in to the cafe', { headers: { 'Content-Type': 'text/html' } })]) {
     w.net = net;
     assert.deepEqual([await text('/outbox/local.js?4'), await text('/outbox/kit.css')], ['new', `kept ${origin}/outbox/kit.css`]);
+  }
+  // Nor does a network that answers nothing hold a page up.
+  w.net = () => new Promise(() => {});
+  mock.timers.enable({ apis: ['setTimeout'] });
+  try {
+    const late = text('/outbox/kit.css');
+    await new Promise((ok) => setImmediate(ok));
+    mock.timers.tick(3_000);
+    assert.equal(await late, `kept ${origin}/outbox/kit.css`);
+  } finally {
+    mock.timers.reset();
   }
   cache.clear();
   await assert.rejects((w.net = async () => Promise.reject(new TypeError()), get('/outbox/page.js')));
