@@ -30,6 +30,18 @@ test('W18, R39, scenario 17, B076: sent once and older than the retention: the p
   assert.deepEqual(w.entries(), []);
 });
 
+test('a guard that never forgets: however late, it is sent under its name, and nobody is asked', async () => {
+  const w = world({ config: { retention: -1 } });
+  const a = w.program();
+  w.net = 'cut';
+  const t = a.tap('1');
+  await w.clock.go(400 * 86_400_000);
+  w.net = 'ok';
+  void a.outbox.flush(true);
+  await w.clock.go(0);
+  assert.deepEqual([bodies(w), w.entries(), w.server.requests.map((r) => r.key)], [['1'], [], [t.key, t.key]]);
+});
+
 test('scenario 17: "retry" of what may have been done takes a new name: under the old one it would seem to be the first time again', async () => {
   const w = world();
   const a = w.program();

@@ -245,6 +245,12 @@ test('3: each send says which page it comes from, as the page\'s own would', asy
   void a.outbox.flush(true);
   await w.clock.go(0);
   assert.deepEqual(seen, ['https://app.test/today', 'https://app.test/today']);
+  // What is not known is left to the browser; an empty one would hide it.
+  const u = world();
+  u.watch = (_, init) => assert.equal(init.referrer, undefined);
+  u.program().tap('x');
+  await u.clock.go(0);
+  assert.equal(u.server.requests.length, 1);
 });
 
 test('a long answer is not carried to every page', async () => {

@@ -168,6 +168,21 @@ test('a tap ends the back-off; a kick does not', async () => {
   }
 });
 
+test('what a tap asked for is not forgotten for the kick that follows it before its turn', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = 'refuse';
+  a.tap('1');
+  await w.clock.go(0);
+  w.disk.entries.get('k-1').nextAt = w.clock.now() + 50_000;
+  w.net = 'ok';
+  void w.locks.for(w.program()).request('outbox', {}, () => new Promise((ok) => w.clock.later(() => ok(0), 1_000)));
+  void a.outbox.flush(true);
+  void a.outbox.flush();
+  await w.clock.go(1_000);
+  assert.deepEqual(bodies(w), ['1']);
+});
+
 test('who presses "send" does not wait for what Retry-After asked of the line', async () => {
   const w = world();
   const a = w.program();

@@ -109,6 +109,8 @@ test('49, 50, W9, W14, R27, R28: everything else goes its own way', async () => 
   }
   await drain();
   assert.deepEqual([w.sent, w.disk.entries.size], [[], 0]);
+  // Another site's login is nobody's here.
+  assert.deepEqual(w.fetch({ url: 'https://cdn.test/login', headers: {} }).work, []);
 });
 
 test('a form\'s navigation is answered with a redirect', async () => {
@@ -191,6 +193,15 @@ test('4.5: a page that sends the big ones itself says so', async () => {
     await Promise.all(w.fire('message', { data: { type: 'flush', reset: true, small } }).work);
     assert.equal(w.disk.entries.size, left);
   }
+});
+
+test('4.5: the page is told as soon as its request is put down, for its next one waits for that; of what is not kept it is told nothing of the kind', async () => {
+  const w = scope({ maxBody: 1 });
+  w.net = () => new Promise(() => {});
+  w.fetch(mine);
+  w.fetch({ headers: headers({ key: 'large', owner: 'A' }), arrayBuffer: async () => new ArrayBuffer(2) });
+  await drain();
+  assert.deepEqual(w.told.filter((m) => m.type === 'outbox-placed'), [{ type: 'outbox-placed', key: 'k' }]);
 });
 
 test('R24: a POST to a login stops the line until a page says who it is', async () => {
