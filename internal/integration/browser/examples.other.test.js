@@ -401,6 +401,34 @@ describe('a late answer', () => {
     });
   }
 
+  test('R24, W11: what is delivered for one person is neither told nor shown on the page of another that is still open', async () => {
+    app.htmx = '2';
+    app.start('milk');
+    await load();
+    await app.network.set({ plan: 'POST /* -> refuse=1', mode: 'plan' });
+    await tab.type('#more [name=text]', 'oil', { enter: true });
+    await tab.waitFor('it waits', () => /waiting/.test(document.querySelector('#outbox-strip .outbox-text')?.textContent ?? ''));
+    const other = await context.newTab();
+    await other.goto(`${app.network.url}/boris`);
+    await other.controlled();
+    await other.waitFor('it is told that something waits', () => document.querySelector('#outbox-strip .outbox-text')?.textContent === 'Changes from another account are waiting here');
+    await other.eval(() => {
+      const w = /** @type {any} */ (window);
+      w.rigTold = [];
+      for (const kind of ['queued', 'delivered', 'refused', 'unsaved', 'superseded']) document.addEventListener(`outbox:${kind}`, () => w.rigTold.push(kind));
+    });
+    await app.network.good();
+    assert.deepEqual(app.did, []);
+    await tab.front();
+    await tab.reload();
+    await asOnline('hers');
+    await other.front();
+    await other.waitFor('nothing waits any more', () => !document.querySelector('#outbox-strip')?.checkVisibility());
+    assert.deepEqual(app.did, ['added oil']);
+    assert.deepEqual(await other.eval(() => [/** @type {any} */ (window).rigTold, document.documentElement.outerHTML.includes('oil')]), [[], false]);
+    await other.close();
+  });
+
   test('a page whose scripts cannot be loaded any more keeps a form, and its log-out asks', async () => {
     app.htmx = '2';
     app.start('milk');

@@ -84,7 +84,7 @@ export class LateList {
       const type = /** @type {'js' | 'css'} */ (file.split('.').at(-1));
       return send(200, { 'Content-Type': types[type], 'Service-Worker-Allowed': '/' }, readFileSync(join(root, 'outbox', file), 'utf8'));
     }
-    if (method === 'GET') return send(200, { 'Content-Type': types.html }, pathname === '/empty' ? '<!doctype html><title>Empty</title>' : this.#page(pathname === '/login' ? '' : 'anna'));
+    if (method === 'GET') return send(200, { 'Content-Type': types.html }, pathname === '/empty' ? '<!doctype html><title>Empty</title>' : this.#page(pathname === '/login' ? '' : pathname === '/boris' ? 'boris' : 'anna'));
     if (pathname === '/logout') {
       this.did.push('logged out');
       return send(303, { Location: '/empty' });
