@@ -89,10 +89,11 @@ test('an entry keeps the headers that shape the answer and no credentials (W10, 
   const h = new Headers({
     'HX-Request': 'true', 'HX-Target': 'task-5', 'HX-Trigger': 'b', 'HX-Boosted': 'true', 'HX-Prompt': 'x',
     Accept: 'text/html', 'X-CSRF-Token': 't', 'X-Requested-With': 'XMLHttpRequest', 'Content-Type': 'application/json',
+    'If-Match': '"v1"', Prefer: 'wait=10', Cookie: 's=1',
     Authorization: 'Bearer s', 'X-Api-Key': 's', 'Outbox-El': 'x', 'Idempotency-Key': 'k',
   });
   assert.deepEqual(Object.keys(keptHeaders(h)).sort(), [
-    'accept', 'content-type', 'hx-boosted', 'hx-prompt', 'hx-request', 'hx-target', 'hx-trigger', 'x-csrf-token', 'x-requested-with',
+    'accept', 'content-type', 'hx-boosted', 'hx-prompt', 'hx-request', 'hx-target', 'hx-trigger', 'if-match', 'prefer', 'x-csrf-token', 'x-requested-with',
   ]);
 });
 
@@ -114,6 +115,48 @@ test('scenario 25: data-outbox-coalesce on what asks, or around it, is the group
     const asked = /** @type {NonNullable<ReturnType<typeof ask>>} */ (ask('task-5'));
     const told = announced(request({ headers: headers({ key: asked.key, owner: 'u1', coalesce: asked.coalesce }) }), site);
     assert.equal(told?.coalesce, 'task-5');
+  } finally {
+    [g.location, g.document] = before;
+  }
+});
+
+test('4.1: what a page announces: nothing marked "off", no upload that is not marked "on", nothing over the limit; each of these but the first has its name all the same (R33)', () => {
+  const g = /** @type {any} */ (globalThis);
+  const before = [g.location, g.document];
+  Object.assign(g, { location: { origin: 'https://app.test' }, document: { baseURI: 'https://app.test/today' } });
+  try {
+    let n = 0;
+    const asker = createAsker({ owner: 'u1', cfg: { maxBody: 100, keyField: '_key', deny: '^/pay/' }, intents: createIntents({ newKey: () => `k${++n}`, keyField: '_key' }) });
+    /** @param {any} more @param {string} [marked] */
+    const asked = ({ url = '/notes', method = 'POST', data = [['text', 'x']], multipart = false }, marked) => {
+      const el = /** @type {any} */ ({
+        getAttribute: () => null,
+        closest: (/** @type {string} */ what) => (what === '[data-outbox]' && marked ? { getAttribute: () => marked } : null),
+        matches: () => true,
+        textContent: 'Send',
+      });
+      const a = asker.ask({ el, form: null, method, url, data, multipart });
+      return a && (a.announce ? 'announced' : a.key && 'named');
+    };
+    const file = new File(['x'.repeat(60)], 'photo');
+    const text = [['text', 'x'.repeat(20)]];
+    for (const [how, more, marked] of /** @type {[string | null, any, string?][]} */ ([
+      ['announced', {}],
+      ['announced', {}, 'on'],
+      [null, {}, 'off'],
+      [null, { multipart: true, data: [['file', file]] }, 'off'],
+      ['named', { multipart: true, data: [['file', file]] }],
+      ['announced', { multipart: true, data: [['file', file]] }, 'on'],
+      // A character may take three bytes.
+      ['announced', { multipart: true, data: [['f', file], ['text', 'x'.repeat(11)]] }, 'on'],
+      ['named', { multipart: true, data: [['f', file], ['text', 'x'.repeat(12)]] }, 'on'],
+      ['announced', { data: text }],
+      ['named', { data: [...text, ['more', 'x'.repeat(11)]] }],
+      [null, { url: '/pay/1' }],
+      [null, { url: '/auth/login' }],
+      [null, { url: 'https://cdn.test/notes' }],
+      [null, { method: 'GET' }],
+    ])) assert.equal(asked(more, marked), how, JSON.stringify([more, marked]));
   } finally {
     [g.location, g.document] = before;
   }

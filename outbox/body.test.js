@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { checksum, readable, said } from './body.js';
-import { world } from './sim.js';
+import { reply, world } from './sim.js';
 
 const answer = (/** @type {string} */ type, /** @type {string} */ text) =>
   said({ status: 409, headers: new Headers({ 'Content-Type': type }), body: /** @type {ArrayBuffer} */ (new TextEncoder().encode(text).buffer) });
@@ -29,6 +29,22 @@ test('a refusal as text or as a page is shown without what is no text', () => {
 test('a refusal as a page is shown in its characters, and one as text as it is', () => {
   assert.equal(answer('text/html; charset=utf-8', '<p>It isn&#39;t &quot;new&quot; &amp; it&#x27;s &lt;b&gt;&nbsp;late&lt;/b&gt;, &amp;lt; &unknown;</p>'), `It isn't "new" & it's <b> late</b>, &lt; &unknown;`);
   assert.equal(answer('text/plain', 'use <name>, a < b && c > d, &amp;'), 'use <name>, a < b && c > d, &amp;');
+});
+
+test('a refusal that nobody can make sense of is one all the same, and holds nobody up', async () => {
+  for (const [type, text] of [['text/html', '<p>&#1114112; &#x110000; &#99999999999999999999; &#xd800;</p>'], ['application/json', 'null'], ['application/json', '{"error":null,"detail":{"a":1}}'], ['application/json', '{']]) {
+    const w = world();
+    const a = w.program();
+    const { handle } = w.server;
+    w.server.handle = async () => reply(422, { 'Idempotency-Status': 'executed', 'Content-Type': type }, text);
+    a.tap('1');
+    await w.clock.go(0);
+    assert.deepEqual(w.entries().map((e) => e.state), ['refused'], text);
+    w.server.handle = handle;
+    a.tap('2');
+    await w.clock.go(0);
+    assert.deepEqual(w.server.effects.map((/** @type {any} */ e) => e.body), ['2'], text);
+  }
 });
 
 /** @param {string} boundary @param {string} text @param {string} [file] */

@@ -149,6 +149,45 @@ test('I2: a key of the application under which another request waits already: no
   }
 });
 
+test('I6: a key of the application under which another person\'s request waits: nobody is told that it waits, each is done as who asked', async () => {
+  const w = world();
+  const a = w.program();
+  await a.outbox.greet({ owner: 'A', since: w.clock.now() });
+  w.net = 'refuse';
+  a.tap('1', { key: 'own' });
+  await w.clock.go(1_000);
+  w.net = 'ok';
+  w.server.session = 'B';
+  await a.outbox.greet({ owner: 'B', since: w.clock.now() });
+  const t = a.tap('1', { key: 'own', owner: 'B' });
+  await w.clock.go(0);
+  assert.equal(t.result.kind, 'answer');
+  assert.deepEqual(w.entries().map((e) => [e.key, e.owner]), [['own', 'A']]);
+  w.server.session = 'A';
+  await w.clock.go(1_000);
+  await a.outbox.greet({ owner: 'A', since: w.clock.now() });
+  void a.outbox.flush(true);
+  await w.clock.go(0);
+  assert.deepEqual([w.server.effects.map((e) => [e.session, e.key]), w.entries()], [[['B', 'own'], ['A', 'own']], []]);
+});
+
+test('a key of the application that was refused comes again: unchanged it goes again, changed the server says what that is', async () => {
+  for (const [body, left] of /** @type {[string, string[]][]} */ ([['1', []], ['2', ['own:refused']]])) {
+    const w = world();
+    const a = w.program();
+    const { handle } = w.server;
+    w.server.handle = async () => reply(403, { 'Idempotency-Status': 'released' });
+    a.tap('1', { key: 'own' });
+    await w.clock.go(0);
+    assert.equal(w.entries()[0].state, 'refused');
+    w.server.handle = handle;
+    const t = a.tap(body, { key: 'own' });
+    await w.clock.go(0);
+    assert.deepEqual([t.result?.kind, t.result?.answer?.status, bodies(w)], ['answer', 200, [body]], body);
+    assert.deepEqual(w.entries().map((e) => `${e.key}:${e.state}`), left, body);
+  }
+});
+
 test('a key with spaces, commas or quotes goes over the wire as it came, in quotes', async () => {
   const w = world();
   const a = w.program();

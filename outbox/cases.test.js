@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { headers } from './announce.js';
+import { createDecisions } from './decide.js';
 import { createOutbox } from './engine.js';
 import { idbStore } from './idb.js';
 import { startLocal } from './local.js';
@@ -158,13 +159,21 @@ function fakeIDB() {
     broken: false,
     /** closes every connection without a word, as iOS does to a page that it suspended */
     cut: () => connections.clear(),
+    /** how many times it cannot be opened */
+    refuses: 0,
     /** and no new one works either */
     dead: false,
+    /** of the last transaction that writes: whether its end means that it is on the disk itself */
+    durability: '',
     open: (/** @type {string} */ _name, /** @type {number} */ wanted) => {
       /** @type {any} */
       const request = { result: null, error: null };
       let asked = false;
       const go = () => {
+        if (f.refuses-- > 0) {
+          request.error = new DOMException('not now', 'AbortError');
+          return request.onerror?.();
+        }
         if (wanted < version) {
           request.error = new DOMException('older than the database', 'VersionError');
           return request.onerror?.();
@@ -194,7 +203,8 @@ function fakeIDB() {
       onclose: null,
       close: () => connections.delete(db),
       createObjectStore: (/** @type {string} */ name) => (kept[name] = new Map()),
-      transaction: (/** @type {string[]} */ names) => {
+      transaction: (/** @type {string[]} */ names, /** @type {string} */ mode, /** @type {any} */ options) => {
+        if (mode === 'readwrite') f.durability = options?.durability ?? 'default';
         if (f.dead) throw new DOMException('Connection to Indexed Database server lost', 'UnknownError');
         if (!connections.has(db)) throw new DOMException('closed', 'InvalidStateError');
         /** @type {any} */
@@ -284,6 +294,15 @@ test('W22, R37, R40: a newer version\'s upgrade is let through at once; the olde
   assert.deepEqual(idb.entries(), ['k'], 'what waited is the new version\'s to send');
 });
 
+test('W24: a database that could not be opened once is opened for the next request', async () => {
+  const idb = fakeIDB();
+  idb.refuses = 1;
+  const store = on(idb);
+  await assert.rejects(store.read(), { name: 'AbortError' });
+  await store.change(() => ({ put: [entry], value: 0 }));
+  assert.deepEqual(idb.entries(), ['k']);
+});
+
 test('W22: a connection that the browser has closed is opened anew', async () => {
   const idb = fakeIDB();
   const store = on(idb);
@@ -341,6 +360,32 @@ test('B142: the connection is dead when the person submits: opened anew, kept, s
   online = true;
   await outbox.flush(true);
   assert.deepEqual([sent, idb.entries()], [['before', 'after'], []]);
+});
+
+test('W8: a power cut loses nothing: what is put down, that it goes out, and what a person decides are on the disk itself before anything follows', async () => {
+  const idb = fakeIDB();
+  const store = on(idb);
+  const locks = /** @type {any} */ (fakeLocks().for({ alive: true }));
+  /** @type {string[]} */
+  const before = [];
+  const send = async () => {
+    before.push(idb.durability);
+    idb.durability = '';
+    return reply(502);
+  };
+  const outbox = createOutbox({ store, locks, fetch: send, tell() {} });
+  const tap = (/** @type {string} */ key) => outbox.capture({ key, owner: 'A', method: 'POST', url: 'https://app.test/tasks', headers: [], body: new ArrayBuffer(1) });
+  await tap('sent at once').done;
+  await outbox.flush(true);
+  assert.deepEqual(before, ['strict', 'strict'], 'a first byte without its entry on the disk');
+  // Behind another program's send it is answered "it waits" without one of its own.
+  void locks.request('outbox', {}, () => new Promise(() => {}));
+  idb.durability = '';
+  assert.equal((await tap('only kept').answer).kind, 'queued');
+  assert.deepEqual([idb.durability, before.length, idb.entries()], ['strict', 2, ['sent at once', 'only kept']]);
+  idb.durability = '';
+  assert.equal(await createDecisions({ store, locks, fetch: send, newKey: () => 'new' }).discard('only kept'), 'discarded');
+  assert.deepEqual([idb.durability, idb.entries()], ['strict', ['sent at once']]);
 });
 
 test('36: a browser that refuses Background Sync is none without it: the request is kept and no error is told', async () => {
@@ -437,7 +482,9 @@ test('W25: a page that no worker controls keeps its requests itself, says that t
   /** @type {string[]} */
   const sent = [];
   let online = false;
-  const given = {
+  let location = '';
+  let followed = '';
+  const surroundings = {
     indexedDB: idb,
     navigator: { locks },
     location: { origin: 'https://app.test', href: 'https://app.test/today' },
@@ -445,11 +492,12 @@ test('W25: a page that no worker controls keeps its requests itself, says that t
     addEventListener() {},
     fetch: async (/** @type {string} */ url, /** @type {any} */ init) => {
       if (!online) throw new TypeError('Failed to fetch');
+      if (!init.method) return reply(200, {}, (followed = url));
       sent.push(`${init.headers.get('Idempotency-Key')} ${new TextDecoder().decode(init.body)}`);
-      return reply(200, { 'Idempotency-Status': 'executed' }, 'saved');
+      return reply(200, { 'Idempotency-Status': 'executed', ...(location && { 'Outbox-Location': location }) }, 'saved');
     },
   };
-  await within(given, async () => {
+  await within(surroundings, async () => {
     /** @type {any[]} */
     const told = [];
     const page = startLocal({}, () => 'new', (m) => told.push(m));
@@ -469,6 +517,19 @@ test('W25: a page that no worker controls keeps its requests itself, says that t
     await heard((m) => m.pending === 0 && m.events?.some((/** @type {any} */ e) => e.kind === 'delivered' && e.key === 'k1'));
     assert.deepEqual([sent, idb.entries()], [['k1 text=a'], []]);
     assert.equal(await (await tap('k2', 'text=b')).text(), 'saved');
+    // A page that gives its request up, for a time-out or another press, has sent it.
+    const control = new AbortController();
+    const given = page.fetchHere('https://app.test/tasks', { method: 'POST', headers: headers({ key: 'k4', owner: 'A' }), body: 'text=d', signal: control.signal });
+    control.abort();
+    assert.equal((await given).status, 200);
+    await page.outbox.flush();
+    assert.deepEqual([sent.at(-1), idb.entries()], ['k4 text=d', []]);
+    // A redirect is followed, as a fetch would.
+    location = '/there';
+    await tap('k5', 'text=e');
+    await page.outbox.flush();
+    assert.equal(followed, 'https://app.test/there#outbox-');
+    location = '';
 
     // Where nothing can be kept either, a failure is one, and is told.
     online = false;

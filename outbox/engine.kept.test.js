@@ -30,6 +30,34 @@ test('W18, R39, scenario 17, B076: sent once and older than the retention: the p
   assert.deepEqual(w.entries(), []);
 });
 
+test('a guard that never forgets: however late, it is sent under its name, and nobody is asked', async () => {
+  const w = world({ config: { retention: -1 } });
+  const a = w.program();
+  w.net = 'cut';
+  const t = a.tap('1');
+  await w.clock.go(400 * 86_400_000);
+  w.net = 'ok';
+  void a.outbox.flush(true);
+  await w.clock.go(0);
+  assert.deepEqual([bodies(w), w.entries(), w.server.requests.map((r) => r.key)], [['1'], [], [t.key, t.key]]);
+});
+
+test('scenario 17: "retry" of what may have been done takes a new name: under the old one it would seem to be the first time again', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = 'cut';
+  const t = a.tap('1');
+  await w.clock.go(86_400_001);
+  void a.outbox.flush(true);
+  await w.clock.go(0);
+  assert.deepEqual(states(w), [`${t.key}:ask`]);
+  w.net = 'ok';
+  assert.equal(await a.decide.retry(t.key), 'waiting');
+  void a.outbox.flush(true);
+  await w.clock.go(0);
+  assert.deepEqual([w.server.requests.map((r) => [r.key, r.attempt, r.age]), w.entries()], [[[t.key, '1', null], ['new-2', '1', null]], []]);
+});
+
 test('scenario 18: never sent and older than the retention: sent; older than maxAge: asked', async () => {
   const w = world({ config: { maxAge: 2 * 86_400_000 } });
   const a = w.program();
@@ -288,10 +316,10 @@ test('W24: what the person was told is not saved is not kept afterwards, when a 
     const t = a.tap('1', body ? { body: slow } : {});
     await w.clock.go(body ? 8_000 : 3_000);
     assert.equal(t.result.kind, 'unsaved');
+    w.net = 'ok';
     go();
     a.store.change = change;
     await w.clock.go(1_000);
-    w.net = 'ok';
     void a.outbox.flush(true);
     await w.clock.go(1_000);
     assert.deepEqual([w.entries(), w.server.requests], [[], []], String(body));
@@ -395,23 +423,29 @@ test('look gives up where nothing answers, and the question stays open', async (
   assert.equal(w.entries()[0].state, 'ask');
 });
 
-test('look asks guard.Status where there is one, which runs nothing', async () => {
-  const w = world({ config: { status: '/idempotency/' } });
-  const a = w.program();
-  w.net = 'cut';
-  a.tap('1', { key: 'k' });
-  await w.clock.go(86_400_001);
-  void a.outbox.flush(true);
-  await w.clock.go(0);
-  assert.equal(w.entries()[0].state, 'ask');
-  w.net = (url) => {
-    assert.equal(url, '/idempotency/k');
-    return 'status';
-  };
-  const { faults } = await import('./sim.js');
-  faults.status = async () => reply(200, {}, '{"state":"complete","status":201}');
-  assert.equal(await a.decide.look('k'), 'done');
-  assert.deepEqual([bodies(w), w.entries()], [['1'], []]);
+test('look asks guard.Status where there is one, which runs nothing: done is forgotten, a final no is shown as one, and what nobody knows stays open', async () => {
+  for (const [said, found, left] of /** @type {[string, string, string[]][]} */ ([
+    ['{"state":"complete","status":201}', 'done', []],
+    ['{"state":"complete","status":422}', 'refused', ['k:refused']],
+    ['{"state":"unknown"}', 'unknown', ['k:ask']],
+  ])) {
+    const w = world({ config: { status: '/idempotency/' } });
+    const a = w.program();
+    w.net = 'cut';
+    a.tap('1', { key: 'k' });
+    await w.clock.go(86_400_001);
+    void a.outbox.flush(true);
+    await w.clock.go(0);
+    assert.equal(w.entries()[0].state, 'ask');
+    w.net = (url) => {
+      assert.equal(url, '/idempotency/k');
+      return 'status';
+    };
+    const { faults } = await import('./sim.js');
+    faults.status = async () => reply(200, {}, said);
+    assert.equal(await a.decide.look('k'), found);
+    assert.deepEqual([bodies(w), states(w)], [['1'], left]);
+  }
 });
 
 test('unguarded: done, and never sent again', async () => {

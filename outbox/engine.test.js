@@ -141,6 +141,7 @@ test('W6, scenario 6: a replay that hangs is given up at the hard limit, which d
     await w.clock.go(0);
   }
   assert.deepEqual(gaps, [25_000, 50_000, 100_000, 120_000, 120_000]);
+  assert.deepEqual([w.mostInFlight, w.inFlight], [1, 1], 'what was given up is under way still, beside the next try');
   w.net = 'ok';
   await w.clock.go(120_000);
   void a.outbox.flush(true);
@@ -244,6 +245,12 @@ test('3: each send says which page it comes from, as the page\'s own would', asy
   void a.outbox.flush(true);
   await w.clock.go(0);
   assert.deepEqual(seen, ['https://app.test/today', 'https://app.test/today']);
+  // What is not known is left to the browser; an empty one would hide it.
+  const u = world();
+  u.watch = (_, init) => assert.equal(init.referrer, undefined);
+  u.program().tap('x');
+  await u.clock.go(0);
+  assert.equal(u.server.requests.length, 1);
 });
 
 test('a long answer is not carried to every page', async () => {
@@ -525,6 +532,18 @@ test('a login stops the flush at once, even if the store cannot take note of it'
   void a.outbox.flush(true);
   await w.clock.go(60_000);
   assert.deepEqual(bodies(w), ['1']);
+
+  // Nor does a tap go out, with nothing before it.
+  const u = world();
+  const b = u.program();
+  u.breakStore = () => {
+    throw new Error('no');
+  };
+  await assert.rejects(b.outbox.forget());
+  u.breakStore = null;
+  const t = b.tap('1');
+  await u.clock.go(0);
+  assert.deepEqual([t.result.kind, u.server.requests, u.entries().length], ['queued', [], 1]);
 });
 
 test('a login that led nowhere does not stop the line for ever', async () => {

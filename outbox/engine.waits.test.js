@@ -159,6 +159,44 @@ test('a tap ends the back-off; a kick does not', async () => {
   a.tap('2');
   await w.clock.go(0);
   assert.equal(tries, 2);
+  // And begins it anew: the pause after it is the first again.
+  for (let i = 3; i < 8; i++) {
+    w.disk.entries.get('k-1').tries = 9;
+    a.tap(String(i));
+    await w.clock.go(0);
+    assert.ok(w.entries()[0].nextAt - w.clock.now() <= 1_000, `${w.entries()[0].nextAt - w.clock.now()} ms`);
+  }
+});
+
+test('what a tap asked for is not forgotten for the kick that follows it before its turn', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = 'refuse';
+  a.tap('1');
+  await w.clock.go(0);
+  w.disk.entries.get('k-1').nextAt = w.clock.now() + 50_000;
+  w.net = 'ok';
+  void w.locks.for(w.program()).request('outbox', {}, () => new Promise((ok) => w.clock.later(() => ok(0), 1_000)));
+  void a.outbox.flush(true);
+  void a.outbox.flush();
+  await w.clock.go(1_000);
+  assert.deepEqual(bodies(w), ['1']);
+});
+
+test('who presses "send" does not wait for what Retry-After asked of the line', async () => {
+  const w = world();
+  const a = w.program();
+  w.net = '503';
+  const t = a.tap('1');
+  await w.clock.go(0);
+  w.net = 'ok';
+  void a.outbox.flush(true);
+  await w.clock.go(0);
+  assert.deepEqual(bodies(w), []);
+  assert.equal(await a.decide.retry(t.key), 'waiting');
+  void a.outbox.flush(true);
+  await w.clock.go(0);
+  assert.deepEqual([bodies(w), w.entries()], [['1'], []]);
 });
 
 test('4.6: while anything of the person is unsent, a page that is seen kicks at nextAt and at least every 5 s; also when nobody answered its last kick', () => {

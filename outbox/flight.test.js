@@ -100,6 +100,19 @@ test('4.5.6, 0.1: rejected, and the entry is there: it waits, and nobody is show
   assert.deepEqual([p.said.at(-1), p.put], ['delivered row-k', ['<li>']]);
 });
 
+test('rejected, and what is stored has left the line: nobody is told that it waits', async () => {
+  for (const state of ['refused', 'ask']) {
+    const p = make();
+    await p.begin('k');
+    p.stored.set('k', { state });
+    assert.equal((await p.flights.rejected('k'))?.status, 202);
+    assert.deepEqual([p.said, p.sent], [[], []], state);
+    p.flights.tell({ kind: 'refused', key: 'k', el: 'row-k', status: 422, text: 'no', live: true });
+    await drain();
+    assert.deepEqual(p.said, ['refused row-k'], state);
+  }
+});
+
 test('rejected, and the answer was told already', async () => {
   const p = make();
   await p.begin('k');
@@ -146,6 +159,7 @@ test('unsaved is said once, by the answer or by the message', async () => {
     if (first === 'answer') p.flights.tell({ kind: 'unsaved', key: 'k' });
     await drain();
     assert.deepEqual(p.said, ['unsaved row-k'], first);
+    assert.deepEqual(p.closed, [], 'it may have been done: pressed again, it is the same wish');
   }
 });
 
@@ -221,7 +235,13 @@ test('two requests of one name that fail together have one answer; one that fail
   q.stored.set('k', { state: 'waiting' });
   q.heard('k', 202, { 'X-Outbox-Queued': '1' });
   assert.equal((await q.flights.rejected('k'))?.status, 202);
-  assert.equal(q.expected > 0, true);
+  assert.deepEqual([q.said, q.expected > 0], [['queued row-k'], true]);
+
+  const r = make();
+  await r.begin('k');
+  r.net = async () => new Response('done');
+  const texts = await Promise.all([r.flights.rejected('k'), r.flights.rejected('k')].map(async (p) => (await p)?.text()));
+  assert.deepEqual([texts, r.sent], [['done', 'done'], ['/k']], 'it went once more for each');
 });
 
 test('what follows a form, which goes out at once, does not overtake what that one did not wait for', async () => {

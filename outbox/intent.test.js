@@ -33,6 +33,16 @@ test('a row\'s wish is not another row\'s, nor another action\'s', () => {
   assert.equal(i.choose('task-5', 'x=1', { url: '/t', method: 'PUT' }).key, 'k4');
 });
 
+test('B071: the answer to one wish leaves those of other rows, and of a row the later one, under their names', () => {
+  const i = make();
+  const [five, six] = ['task-5', 'task-6'].map((row) => i.choose(row, 'x=1').key);
+  const later = i.choose('task-5', 'x=2').key;
+  i.answered(five);
+  assert.deepEqual([i.choose('task-5', 'x=2').key, i.choose('task-6', 'x=1').key], [later, six]);
+  i.answered(six);
+  assert.deepEqual([i.choose('task-5', 'x=2').key, i.choose('task-6', 'x=1').key], [later, 'k4']);
+});
+
 test('B074: after an answer the same content is a new wish; so are A, B and C from one form', () => {
   const i = make();
   const form = {};

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { fields, mark, nextLook, readable, reason, stateName, strip } from './kit-view.js';
+import { summary } from './summary.js';
 
 const NOW = 1_000_000;
 /**
@@ -63,6 +64,20 @@ test('Behind one that waits for a login all rows do', () => {
   assert.deepEqual(mark([behind], { ...seen(), login: true }), { state: 'login', entry: behind });
   assert.equal(stateName(behind, true), 'login');
   assert.equal(stateName(entry({ state: 'refused' }), true), 'refused');
+});
+
+test('Of what others keep a person is told that something waits, and sees nothing; what has left their lines is nobody else’s business', () => {
+  const stored = (/** @type {any} */ over) => /** @type {any} */ ({ owner: 'A', told: true, label: 'private', ...over });
+  const all = [stored({ state: 'waiting' }), stored({ state: 'sending' }), stored({ state: 'refused' }), stored({ state: 'ask' })];
+  const told = (/** @type {any[]} */ entries, /** @type {string} */ owner) => {
+    const { foreign, login, pending, refused, entries: own } = summary(entries, owner, NOW, 8000);
+    return [foreign, login, pending, refused, own.length];
+  };
+  assert.deepEqual(told(all, 'B'), [2, 0, 0, 0, 0]);
+  assert.deepEqual(told(all.slice(2), 'B'), [0, 0, 0, 0, 0]);
+  assert.deepEqual(told(all, ''), [2, 2, 0, 0, 0], 'nobody is signed in: it waits for a login');
+  assert.deepEqual(told(all, 'A'), [0, 0, 2, 1, 4]);
+  assert.ok(!JSON.stringify(summary(all, 'B', NOW, 8000)).includes('private'));
 });
 
 test('Signed out, the person is asked to log in for what waits', () => {

@@ -15,6 +15,8 @@ test('queued: 202 by which nothing is swapped and the element is told (R28, 37)'
   assert.deepEqual(JSON.parse(r.headers.get('HX-Trigger') ?? ''), { 'outbox:queued': { key: 'k"1' } });
   assert.deepEqual(await r.json(), { outbox: 'queued', key: 'k"1' });
   assert.equal(await respond({ kind: 'queued' }, asked, 'text/html', cfg).text(), '');
+  // fetch says that it takes anything, or nothing at all.
+  for (const accept of ['*/*', '', null]) assert.equal((await respond({ kind: 'queued' }, asked, accept, cfg).json()).outbox, 'queued');
 });
 
 test('W13, R31: a form that waits gets a page, never an empty answer', () => {

@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
-import { test } from 'node:test';
+import { mock, test } from 'node:test';
 import { fragment, headers } from './announce.js';
 import { fakeLocks, reply } from './sim.js';
 import { memory, memoryStore } from './memory.store.js';
@@ -30,6 +30,7 @@ function scope(options = {}, search = '') {
     tags: [],
     calls: /** @type {string[]} */ ([]),
     pages: [{ visibilityState: 'visible', postMessage: (/** @type {any} */ m) => w.told.push(m) }],
+    others: /** @type {any[]} */ ([]),
     /** @type {(url: string) => Promise<any>} */
     net: async () => reply(200, { 'Idempotency-Status': 'executed' }, 'ok'),
     cached: /** @type {any} */ (undefined),
@@ -37,7 +38,11 @@ function scope(options = {}, search = '') {
       location: { href: `${origin}/outbox/sw.js${search}`, origin },
       navigator: { locks: fakeLocks().for(me) },
       registration: { sync: { register: async (/** @type {string} */ t) => w.tags.push(t) }, unregister: async () => w.calls.push('unregister') },
-      clients: { matchAll: async () => w.pages, claim: async () => w.calls.push('claim') },
+      clients: {
+        // Pages that no worker controls are there for whoever asks for them.
+        matchAll: async (/** @type {any} */ which) => (which?.includeUncontrolled ? [...w.pages, ...w.others] : w.pages),
+        claim: async () => w.calls.push('claim'),
+      },
       caches: {
         open: async () => ({ add: async (/** @type {Request} */ r) => w.calls.push(`cache ${r}`) }),
         match: async () => w.cached,
@@ -104,6 +109,8 @@ test('49, 50, W9, W14, R27, R28: everything else goes its own way', async () => 
   }
   await drain();
   assert.deepEqual([w.sent, w.disk.entries.size], [[], 0]);
+  // Another site's login is nobody's here.
+  assert.deepEqual(w.fetch({ url: 'https://cdn.test/login', headers: {} }).work, []);
 });
 
 test('a form\'s navigation is answered with a redirect', async () => {
@@ -170,6 +177,11 @@ test('W25: a page that sends by itself has the others told, and the worker send 
   await Promise.all(w.fire('message', { data: { type: 'flush', reset: true, tell: 'only' } }).work);
   await drain();
   assert.deepEqual([w.told.map((m) => m.pending), w.sent], [[1], []]);
+  // The first page of a visit, and one that was forced to load anew, are among them.
+  w.others.push({ visibilityState: 'visible', postMessage: (/** @type {any} */ m) => w.told.push(m) });
+  await Promise.all(w.fire('message', { data: { type: 'flush', reset: true, tell: 'only' } }).work);
+  await drain();
+  assert.equal(w.told.length, 3);
 });
 
 test('4.5: a page that sends the big ones itself says so', async () => {
@@ -181,6 +193,15 @@ test('4.5: a page that sends the big ones itself says so', async () => {
     await Promise.all(w.fire('message', { data: { type: 'flush', reset: true, small } }).work);
     assert.equal(w.disk.entries.size, left);
   }
+});
+
+test('4.5: the page is told as soon as its request is put down, for its next one waits for that; of what is not kept it is told nothing of the kind', async () => {
+  const w = scope({ maxBody: 1 });
+  w.net = () => new Promise(() => {});
+  w.fetch(mine);
+  w.fetch({ headers: headers({ key: 'large', owner: 'A' }), arrayBuffer: async () => new ArrayBuffer(2) });
+  await drain();
+  assert.deepEqual(w.told.filter((m) => m.type === 'outbox-placed'), [{ type: 'outbox-placed', key: 'k' }]);
 });
 
 test('R24: a POST to a login stops the line until a page says who it is', async () => {
@@ -271,6 +292,17 @@ test('the scripts of a page are kept, all of them and nothing of the application
   for (const net of [async () => Promise.reject(new TypeError()), async () => new Response('gateway', { status: 502 }), async () => new Response('log in to the cafe', { headers: { 'Content-Type': 'text/html' } })]) {
     w.net = net;
     assert.deepEqual([await text('/outbox/local.js?4'), await text('/outbox/kit.css')], ['new', `kept ${origin}/outbox/kit.css`]);
+  }
+  // Nor does a network that answers nothing hold a page up.
+  w.net = () => new Promise(() => {});
+  mock.timers.enable({ apis: ['setTimeout'] });
+  try {
+    const late = text('/outbox/kit.css');
+    await new Promise((ok) => setImmediate(ok));
+    mock.timers.tick(3_000);
+    assert.equal(await late, `kept ${origin}/outbox/kit.css`);
+  } finally {
+    mock.timers.reset();
   }
   cache.clear();
   await assert.rejects((w.net = async () => Promise.reject(new TypeError()), get('/outbox/page.js')));

@@ -332,6 +332,33 @@ describe('a late answer', () => {
       assert.deepEqual(app.did, ['bought 0', 'added oil', 'dropped 1', 'bought 2', 'bought 3']);
     });
 
+    test(`4.7, htmx ${htmx}: while a later wish of the row waits, the answer to the one before it is told and not shown`, async () => {
+      app.htmx = htmx;
+      app.start('milk');
+      await load();
+      await app.network.mode('offline');
+      for (const text of ['a', 'b']) {
+        await tab.click(`#item-0 .say-${text}`);
+        await until(`${text} is kept`, () => tab.eval(async n => (await import(/** @type {string} */ ('/outbox/page.js'))).outbox.snapshot.entries.length === n, text === 'a' ? 1 : 2));
+      }
+      await tab.eval(() => {
+        const w = /** @type {any} */ (window);
+        w.rigSeen = [];
+        w.rigTold = 0;
+        document.addEventListener('outbox:delivered', () => w.rigTold++);
+        new MutationObserver(() => w.rigSeen.push(document.querySelector('#item-0')?.firstChild?.textContent?.trim())).observe(document.body, { subtree: true, childList: true, characterData: true });
+      });
+      await app.network.set({ mode: 'plan', plan: 'pass', script: 'POST /* -> pass, refuse*1000' });
+      await tab.waitFor('the first is told', () => /** @type {any} */ (window).rigTold === 1);
+      assert.deepEqual(app.did, ['said a']);
+      assert.deepEqual(await rows(), ['item-0 ☐ milk']);
+      assert.equal(await tab.attribute('#item-0', 'data-outbox-state'), 'waiting');
+      await app.network.good();
+      await asOnline('the later one');
+      assert.deepEqual(app.did, ['said a', 'said b']);
+      assert.ok(!(await tab.eval(() => /** @type {string[]} */ (/** @type {any} */ (window).rigSeen))).includes('☐ a'), 'the older answer was shown');
+    });
+
     test(`htmx ${htmx}, the page loaded again: what was recorded counts, and what is there already is not added`, async () => {
       app.htmx = htmx;
       app.start('milk', 'bread', 'eggs');
@@ -373,6 +400,34 @@ describe('a late answer', () => {
       assert.deepEqual(app.did, ['bought 0', 'bought 1', 'added oil', 'added salt']);
     });
   }
+
+  test('R24, W11: what is delivered for one person is neither told nor shown on the page of another that is still open', async () => {
+    app.htmx = '2';
+    app.start('milk');
+    await load();
+    await app.network.set({ plan: 'POST /* -> refuse=1', mode: 'plan' });
+    await tab.type('#more [name=text]', 'oil', { enter: true });
+    await tab.waitFor('it waits', () => /waiting/.test(document.querySelector('#outbox-strip .outbox-text')?.textContent ?? ''));
+    const other = await context.newTab();
+    await other.goto(`${app.network.url}/boris`);
+    await other.controlled();
+    await other.waitFor('it is told that something waits', () => document.querySelector('#outbox-strip .outbox-text')?.textContent === 'Changes from another account are waiting here');
+    await other.eval(() => {
+      const w = /** @type {any} */ (window);
+      w.rigTold = [];
+      for (const kind of ['queued', 'delivered', 'refused', 'unsaved', 'superseded']) document.addEventListener(`outbox:${kind}`, () => w.rigTold.push(kind));
+    });
+    await app.network.good();
+    assert.deepEqual(app.did, []);
+    await tab.front();
+    await tab.reload();
+    await asOnline('hers');
+    await other.front();
+    await other.waitFor('nothing waits any more', () => !document.querySelector('#outbox-strip')?.checkVisibility());
+    assert.deepEqual(app.did, ['added oil']);
+    assert.deepEqual(await other.eval(() => [/** @type {any} */ (window).rigTold, document.documentElement.outerHTML.includes('oil')]), [[], false]);
+    await other.close();
+  });
 
   test('a page whose scripts cannot be loaded any more keeps a form, and its log-out asks', async () => {
     app.htmx = '2';

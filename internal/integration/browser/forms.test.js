@@ -19,10 +19,10 @@ let body = '';
 /** What the server takes its time for, in milliseconds, and whether it does nothing at all. */
 let slow = { get: 0, post: 0, down: false };
 
-/** @param {string} head */
-const page = head => `<!doctype html><html lang="en"><meta charset="utf-8"><title>Forms</title><link rel="icon" href="data:,">
+/** @param {string} head @param {number} [soft] */
+const page = (head, soft = 500) => `<!doctype html><html lang="en"><meta charset="utf-8"><title>Forms</title><link rel="icon" href="data:,">
 ${head}<meta name="outbox-owner" content="anna">
-<meta name="outbox-config" content='{"worker": "/outbox/sw.js", "ack": {"header": "X-Saved"}, "softLimit": 500, "deny": "^/pay"}'>
+<meta name="outbox-config" content='{"worker": "/outbox/sw.js", "ack": {"header": "X-Saved"}, "softLimit": ${soft}, "deny": "^/pay"}'>
 <script type="module" src="/outbox/page.js"></script><input id="half">${body}</html>`;
 
 /** @param {import('node:http').RequestListener} listener */
@@ -43,6 +43,7 @@ async function answer(request, response) {
     await sleep(slow.post);
     posts.push({ path: request.url ?? '', body: Buffer.concat(chunks).toString(), owner: String(request.headers['outbox-owner'] ?? ''), key: String(request.headers['idempotency-key'] ?? ''), headers: request.headers });
     const saved = { 'X-Saved': 'yes', 'Content-Type': 'text/html', 'Access-Control-Allow-Origin': '*' };
+    if (pathname === '/hangs' && posts.length === 1) return;
     if (pathname === '/export') return void response.writeHead(200, { ...saved, 'Content-Disposition': 'attachment; filename=list.csv' }).end('a,b');
     return void response.writeHead(pathname === '/none' ? 204 : 200, saved).end(pathname === '/none' ? '' : '<p id="done">done');
   }
@@ -59,7 +60,7 @@ async function answer(request, response) {
     await sleep(slow.get);
     return void response.writeHead(200, { 'Content-Type': 'text/html' }).end(page(`<script>said = []; document.addEventListener('outbox:delivered', e => said.push(e.detail.key))</script>`) + list);
   }
-  response.writeHead(pathname === '/' ? 200 : 404, { 'Content-Type': 'text/html; charset=utf-8' }).end(page(searchParams.has('base') ? '<base target="_blank">' : ''));
+  response.writeHead(pathname === '/' ? 200 : 404, { 'Content-Type': 'text/html; charset=utf-8' }).end(page(searchParams.has('base') ? '<base target="_blank">' : '', searchParams.has('slow') ? 3000 : undefined));
 }
 
 /** @type {Awaited<ReturnType<typeof serve>>} */
@@ -117,6 +118,25 @@ for (const path of ['/export', '/none']) {
     assert.deepEqual(posts.map(p => p.owner), ['anna', 'anna']);
   });
 }
+
+// Chromium gives a form's request to no other worker, and waits for longer than
+// anybody does; a request of a script it does give.
+test('4.5, 0.1: the worker is ended while a form waits for its answer: the page is loaded anew by itself, and the form is sent once more, under its name', async () => {
+  await show('<form method="post" action="/hangs"><input type="hidden" name="text" value="a"><button id="go">Go</button></form>', '?slow');
+  await tab.waitFor('a worker with these limits has the page', () => navigator.serviceWorker.controller?.scriptURL.includes('3000'));
+  await tab.click('#go');
+  await sent(1);
+  await /** @type {import('./chromium.js').Chromium} */ (browser).stopWorkers();
+  await until('the page is loaded anew', async () => !(await stays()), { timeout: 40_000 });
+  await tab.waitFor('nothing is kept any more', async () => {
+    const { outbox } = await import(/** @type {string} */ ('/outbox/page.js'));
+    return location.pathname === '/' && outbox.snapshot.entries.length === 0;
+  });
+  assert.deepEqual(posts.map(p => [p.path, p.owner, fields(p)]), Array(2).fill(['/hangs', 'anna', [['text', 'a']]]));
+  assert.ok(posts[0].key && posts[0].key === posts[1].key, JSON.stringify(posts.map(p => p.key)));
+  await show('');
+  await tab.waitFor('the worker of the other tests has the page', () => navigator.serviceWorker.controller?.scriptURL.includes('500'));
+});
 
 test('a form whose answer is shown in another tab leaves its page alone', async () => {
   await show('<form method="post" action="/notes"><button id="go">Go</button></form>', '?base');

@@ -56,7 +56,7 @@ export class LateList {
   }
 
   /** @param {{id: number, text: string, bought: boolean}} i */
-  #item = i => `<li id="item-${i.id}" ${this.row}>${i.bought ? '☑' : '☐'} ${i.text} <button class="buy" hx-post="/items/${i.id}/bought" ${this.ask}>Buy</button> <button class="drop" hx-delete="/items/${i.id}" hx-target="closest li" hx-swap="outerHTML">Drop</button></li>`;
+  #item = i => `<li id="item-${i.id}" ${this.row}>${i.bought ? '☑' : '☐'} ${i.text} <button class="buy" hx-post="/items/${i.id}/bought" ${this.ask}>Buy</button> <button class="drop" hx-delete="/items/${i.id}" hx-target="closest li" hx-swap="outerHTML">Drop</button>${['a', 'b'].map(text => ` <button class="say-${text}" hx-post="/items/${i.id}/text" hx-vals='{"text":"${text}"}' hx-target="closest li" hx-swap="outerHTML">${text}</button>`).join('')}</li>`;
   #items = () => this.items.map(this.#item).join('\n');
 
   #page = (owner = 'anna') => `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>List</title>
@@ -84,7 +84,7 @@ export class LateList {
       const type = /** @type {'js' | 'css'} */ (file.split('.').at(-1));
       return send(200, { 'Content-Type': types[type], 'Service-Worker-Allowed': '/' }, readFileSync(join(root, 'outbox', file), 'utf8'));
     }
-    if (method === 'GET') return send(200, { 'Content-Type': types.html }, pathname === '/empty' ? '<!doctype html><title>Empty</title>' : this.#page(pathname === '/login' ? '' : 'anna'));
+    if (method === 'GET') return send(200, { 'Content-Type': types.html }, pathname === '/empty' ? '<!doctype html><title>Empty</title>' : this.#page(pathname === '/login' ? '' : pathname === '/boris' ? 'boris' : 'anna'));
     if (pathname === '/logout') {
       this.did.push('logged out');
       return send(303, { Location: '/empty' });
@@ -112,6 +112,12 @@ export class LateList {
       return [200, html, this.#items()];
     }
     const text = form.get('text') ?? '';
+    if (path.endsWith('/text')) {
+      this.did.push(`said ${text}`);
+      const [item] = this.items.filter(i => i.id === id);
+      item.text = text;
+      return [200, html, this.#item(item)];
+    }
     this.did.push(`added ${text}`);
     const item = { id: this.items.length, text, bought: false };
     this.items.push(item);
