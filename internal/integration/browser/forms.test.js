@@ -56,6 +56,7 @@ async function answer(request, response) {
     return void response.writeHead(200, { 'Content-Type': 'text/html' }).end(html.replace(/\{\{.*?\}\}/g, ''));
   }
   if (pathname === '/list') {
+    if (slow.down) return void response.writeHead(502).end();
     const list = `<p id="list">${posts.length}</p>`; // as it is now
     await sleep(slow.get);
     return void response.writeHead(200, { 'Content-Type': 'text/html' }).end(page(`<script>said = []; document.addEventListener('outbox:delivered', e => said.push(e.detail.key))</script>`) + list);
@@ -292,6 +293,7 @@ test('W15: the page that waits goes back when the form was delivered, so that th
   await tab.click('#go');
   await tab.waitFor('it waits', () => location.pathname === '/outbox/queued');
   slow.down = false;
+  await tab.eval(() => dispatchEvent(new Event('online')));
   await tab.waitFor('it is back', () => location.pathname === '/list');
   assert.deepEqual([posts.length, await tab.eval(() => document.querySelector('#list')?.textContent)], [1, '1']);
 });
