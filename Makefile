@@ -22,9 +22,7 @@ types: ## tsc --checkJs over every script
 lint: ## gofmt, go vet, staticcheck
 	@$(SUITE) format vet staticcheck
 
-browsers: ## the browser tests whole: every scenario on every engine, and the outbox's lives
-
-browsers: ## the browser tests whole: every scenario on every engine, and hundreds of random schedules (an hour)
+browsers: ## the browser tests whole: every scenario on every engine, hundreds of random schedules, and the outbox's lives (hours)
 	@ONCEWARD_BROWSERS=all $(SUITE) browsers
 	@$(MAKE) --no-print-directory model
 

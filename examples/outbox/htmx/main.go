@@ -61,7 +61,7 @@ for (const type of ['added', 'outbox:queued']) {
 <form method="post" action="/logout" data-outbox="off" data-outbox-logout><button>Log {{.Name}} out</button></form>
 </body></html>
 
-{{define "item"}}<li id="item-{{.ID}}" data-outbox-row data-outbox-label="{{.Text}}">
+{{define "item"}}<li id="item-{{.ID}}" data-outbox-row data-outbox-label="{{if .Bought}}Not bought{{else}}Bought{{end}}: {{.Text}}">
   <button hx-post="/items/{{.ID}}/state" hx-vals='{"bought":"{{not .Bought}}"}' hx-target="closest li" hx-swap="outerHTML">
     {{if .Bought}}☑{{else}}☐{{end}}</button> {{.Text}}
   {{if .Photo}}<img src="/items/{{.ID}}/photo?{{.Sum}}" alt="" height="48">{{end}}

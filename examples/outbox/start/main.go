@@ -122,7 +122,7 @@ for (const type of ['added', 'outbox:queued']) {
 {{end}}
 </body></html>
 
-{{define "item"}}<li id="item-{{.ID}}" data-outbox-row data-outbox-label="{{.Text}}">
+{{define "item"}}<li id="item-{{.ID}}" data-outbox-row data-outbox-label="{{if .Bought}}Not bought{{else}}Bought{{end}}: {{.Text}}">
   <button hx-post="/items/{{.ID}}/state" hx-vals='{"bought":"{{not .Bought}}"}' hx-target="closest li" hx-swap="outerHTML">
     {{if .Bought}}☑{{else}}☐{{end}}</button> {{.Text}}</li>{{end}}
 `))

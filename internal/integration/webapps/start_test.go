@@ -149,7 +149,7 @@ func TestTheProgramOfThePageCountsATapOnceAlsoOverARestart(t *testing.T) {
 	if tag := ownerTag.FindStringSubmatch(page); len(tag) != 2 || tag[1] != anna.owner {
 		t.Errorf("after the restart %s is called %q", anna.owner, tag)
 	}
-	if n := strings.Count(page, `data-outbox-label="Milk"`); n != 1 {
+	if n := strings.Count(page, `data-outbox-label="Not bought: Milk"`); n != 1 {
 		t.Errorf("milk stands in the list %d times:\n%s", n, page)
 	}
 
