@@ -289,6 +289,14 @@ describe('at 320 px', () => {
     await anna.database('all are there', tasks => tasks.length === 11);
     await screen.shows('Дело 11', { state: '' });
     await isSeen(screen, await row('Дело 11'));
+    // Who goes elsewhere is not fetched back when the line gets lower.
+    await screen.tab.eval(() => /** @type {HTMLElement} */ (document.activeElement).blur());
+    await screen.tab.raw.key('Home');
+    await screen.tab.waitFor('the top of the page', () => scrollY === 0);
+    await screen.tab.resize(321, 740);
+    await screen.tab.resize(320, 740);
+    await screen.tab.eval(() => new Promise(go => requestAnimationFrame(() => requestAnimationFrame(go))));
+    assert.equal(await screen.tab.eval(() => scrollY), 0);
 
     await scene.network.mode('offline');
     await screen.add('Без сети');
@@ -306,6 +314,18 @@ describe('at 320 px', () => {
     await screen.stripSays('2 изменения ждут сети');
     await isSeen(screen, '#snackbar .text-button');
     await isSeen(screen, '#outbox-strip .outbox-text');
+
+    // The sections' names do not run into each other; and on a wide screen a menu is one line.
+    const gaps = await screen.tab.eval(() => {
+      const boxes = [...document.querySelectorAll('.bar span')].map(e => e.getBoundingClientRect());
+      return boxes.map((box, i) => (boxes[i + 1]?.left ?? innerWidth) - box.right);
+    });
+    assert.ok(Math.min(...gaps) >= 4, gaps.join());
+    await screen.tab.resize(1280, 800);
+    const menu = `${await row('Дело 1')} .menu`;
+    await screen.tab.eval(s => /** @type {HTMLElement} */ (document.querySelector(s)).click(), `${menu} summary`);
+    const lines = await screen.tab.eval(s => [...document.querySelectorAll(s)].map(e => Math.round(e.getBoundingClientRect().top)), `${menu} .chip-button`);
+    assert.ok(lines.length >= 4 && new Set(lines).size === 1, lines.join());
   });
 });
 

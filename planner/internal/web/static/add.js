@@ -202,7 +202,9 @@ if (form && template && htmx) {
     if (at === document.body || form.contains(at)) rowOf(newest)?.scrollIntoView({ block: 'nearest' });
   });
   sizes.observe(form);
-  for (const type of ['wheel', 'touchmove']) addEventListener(type, () => (newest = ''), { passive: true });
+  for (const type of ['wheel', 'pointerdown', 'keydown']) {
+    addEventListener(type, ({ target }) => form.contains(/** @type {Node} */ (target)) || (newest = ''), { passive: true });
+  }
   hints.addEventListener('click', (event) => {
     const word = /** @type {HTMLElement} */ (event.target).dataset.hint;
     if (!word) return;
