@@ -291,7 +291,7 @@ describe('at 320 px', () => {
     await isSeen(screen, await row('Дело 11'));
     // Who goes elsewhere is not fetched back when the line gets lower.
     await screen.tab.eval(() => /** @type {HTMLElement} */ (document.activeElement).blur());
-    await screen.tab.raw.key('Home');
+    await pageOf(anna).keyboard.press('Home');
     await screen.tab.waitFor('the top of the page', () => scrollY === 0);
     await screen.tab.resize(321, 740);
     await screen.tab.resize(320, 740);
