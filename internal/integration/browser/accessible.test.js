@@ -258,6 +258,75 @@ describe('at 320 px', () => {
     );
     assert.deepEqual(small, [], 'too small for a finger');
   });
+
+  /**
+   * Nothing stands before an element, nor before its edges.
+   * @param {import('./screen.js').Screen} screen @param {string} selector
+   */
+  const isSeen = (screen, selector) =>
+    until(`nothing stands before ${selector}`, async () => {
+      const before = await screen.tab.eval(s => {
+        const e = /** @type {Element} */ (document.querySelector(s));
+        const { left, width, top, height } = e.getBoundingClientRect();
+        return [top + 2, top + height / 2, top + height - 2]
+          .map(y => document.elementFromPoint(left + width / 2, y))
+          .filter(at => !at || !e.contains(at))
+          .map(at => (at ? `${at.tagName}.${at.className}#${at.id}` : 'the edge'));
+      }, selector);
+      if (before.length > 0) throw new Error(before.join());
+      return true;
+    }, { timeout: 5_000, every: 50 });
+
+  test('the task just typed is seen above the line, above the strip too, and so is the menu of the last row', async () => {
+    const anna = await scene.person();
+    const { screen } = anna;
+    await screen.tab.resize(320, 740);
+    const row = async (/** @type {string} */ line) => `#task-${(await screen.shows(line)).id}`;
+    for (let i = 1; i <= 11; i++) {
+      await screen.add(`Дело ${i}`);
+      await isSeen(screen, await row(`Дело ${i}`));
+    }
+    await anna.database('all are there', tasks => tasks.length === 11);
+    await screen.shows('Дело 11', { state: '' });
+    await isSeen(screen, await row('Дело 11'));
+    // Who goes elsewhere is not fetched back when the line gets lower.
+    await screen.tab.eval(() => /** @type {HTMLElement} */ (document.activeElement).blur());
+    await pageOf(anna).keyboard.press('Home');
+    await screen.tab.waitFor('the top of the page', () => scrollY === 0);
+    await screen.tab.resize(321, 740);
+    await screen.tab.resize(320, 740);
+    await screen.tab.eval(() => new Promise(go => requestAnimationFrame(() => requestAnimationFrame(go))));
+    assert.equal(await screen.tab.eval(() => scrollY), 0);
+
+    await scene.network.mode('offline');
+    await screen.add('Без сети');
+    await screen.shows('Без сети', { state: 'waiting', caption: 'сохранится, когда появится сеть' });
+    await screen.stripSays('Одно изменение ждёт сети');
+    await isSeen(screen, await row('Без сети'));
+    await isSeen(screen, `${await row('Без сети')} .outbox-caption`);
+
+    await screen.tab.eval(() => scrollTo(0, 0));
+    await screen.tab.eval(s => /** @type {HTMLElement} */ (document.querySelector(s)).click(), `${await row('Без сети')} .menu summary`);
+    await isSeen(screen, `${await row('Без сети')} .menu-more`);
+
+    // The words of what was done stand above the strip, however high that is.
+    await screen.tap('Дело 11');
+    await screen.stripSays('2 изменения ждут сети');
+    await isSeen(screen, '#snackbar .text-button');
+    await isSeen(screen, '#outbox-strip .outbox-text');
+
+    // The sections' names do not run into each other; and on a wide screen a menu is one line.
+    const gaps = await screen.tab.eval(() => {
+      const boxes = [...document.querySelectorAll('.bar span')].map(e => e.getBoundingClientRect());
+      return boxes.map((box, i) => (boxes[i + 1]?.left ?? innerWidth) - box.right);
+    });
+    assert.ok(Math.min(...gaps) >= 4, gaps.join());
+    await screen.tab.resize(1280, 800);
+    const menu = `${await row('Дело 1')} .menu`;
+    await screen.tab.eval(s => /** @type {HTMLElement} */ (document.querySelector(s)).click(), `${menu} summary`);
+    const lines = await screen.tab.eval(s => [...document.querySelectorAll(s)].map(e => Math.round(e.getBoundingClientRect().top)), `${menu} .chip-button`);
+    assert.ok(lines.length >= 4 && new Set(lines).size === 1, lines.join());
+  });
 });
 
 test('every control of every page has a name', async () => {

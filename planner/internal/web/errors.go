@@ -103,7 +103,11 @@ func (a *App) fail(w http.ResponseWriter, r *http.Request, status int, words str
 		fmt.Fprintln(w, v.l.T(words))
 		return
 	}
-	a.render(w, r, status, "error", v.l.T("err.title"), v.l.T(words))
+	title := "err.title"
+	if words == "err.404" {
+		title = "err.title.404"
+	}
+	a.render(w, r, status, "error", v.l.T(title), v.l.T(words))
 }
 
 // refuse is how the guard says no. A person gets a page or a line like any other;

@@ -434,6 +434,45 @@ func TestTheAppCanBeInstalled(t *testing.T) {
 	}
 }
 
+// An address that leads nowhere says so over its words, and is not our failure.
+func TestAPageThatIsNotThereSaysSo(t *testing.T) {
+	w := newWorld(t)
+	for path, want := range map[string]string{"/nowhere": "<h1>Страница не найдена</h1>", "/exports/nothing": "<h1>Не получилось</h1>"} {
+		if a := w.anna.get(path); a.status != http.StatusNotFound || !strings.Contains(a.body, want) {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+}
+
+// What says what to do on an empty page is true of every width, and the drawing of
+// all that is done is not the trash's.
+func TestAnEmptyPageIsDrawnAsWhatItIs(t *testing.T) {
+	w := newWorld(t)
+	for path, drawn := range map[string]bool{"/today": true, "/done": true, "/trash": false} {
+		if got := strings.Contains(w.anna.get(path).body, `class="drawing"`); got != drawn {
+			t.Errorf("%s: drawn %v", path, got)
+		}
+	}
+	for l, line := range words["empty.today"] {
+		if strings.Contains(line, "внизу") || strings.Contains(line, "below") {
+			t.Errorf("%d: on a wide screen the line is above: %s", l, line)
+		}
+	}
+}
+
+// The number of what is to be done does not break from its words, and a long title
+// is seen whole.
+func TestTheDaysCountIsOneAndALongTitleIsWhole(t *testing.T) {
+	w := newWorld(t)
+	w.anna.post("/tasks", "id=long&text="+url.QueryEscape(strings.Repeat("очень длинно ", 12)+"сегодня"))
+	if page := w.anna.get("/today").body; !strings.Contains(page, "\u00a0· 1\u00a0дело") {
+		t.Error(page)
+	}
+	if page := w.anna.get("/tasks/long").body; !strings.Contains(page, `rows="6"`) {
+		t.Error(page)
+	}
+}
+
 // The first visit weighs little: it may be made in the underground.
 func TestTheFirstVisitIsLight(t *testing.T) {
 	w := newWorld(t)

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/onceward/onceward/planner/internal/task"
 )
@@ -38,7 +40,7 @@ func (a *App) today(w http.ResponseWriter, r *http.Request) error {
 	ss := sections(v, ts)
 	head := v.l.DayLong(v.today)
 	if n := len(ss[0].Rows) + len(ss[1].Rows); n > 0 { // overdue and today
-		head += " · " + v.l.N("tasks.open", n)
+		head += "\u00a0· " + strings.ReplaceAll(v.l.N("tasks.open", n), " ", "\u00a0") // or a narrow phone leaves its last word alone
 	}
 	return a.list(w, r, "today", list{
 		Head: head, Sections: ss, Empty: v.l.T("empty.today"), NewID: newID(),
@@ -85,6 +87,10 @@ type taskForm struct {
 	row
 	Open bool // can be changed
 }
+
+// Lines is how high the title's field is where the browser cannot fit it to the
+// words: so many lines they take on a narrow phone.
+func (f taskForm) Lines() int { return min(max(utf8.RuneCountInString(f.Title)/26+1, 2), 12) }
 
 // taskPage is GET /tasks/{id}.
 func (a *App) taskPage(w http.ResponseWriter, r *http.Request) error {

@@ -45,7 +45,7 @@ var newStatic = sync.OnceValue(func() *static {
 		if err != nil {
 			return err
 		}
-		if strings.HasSuffix(name, ".js") && !strings.HasSuffix(name, ".min.js") {
+		if (strings.HasSuffix(name, ".js") || strings.HasSuffix(name, ".css")) && !strings.HasSuffix(name, ".min.js") {
 			body = withoutComments(body)
 		}
 		s.files[name] = newFile(name, body)
@@ -62,9 +62,9 @@ var kinds = map[string]string{
 	".svg": "image/svg+xml", ".txt": "text/plain; charset=utf-8",
 }
 
-// withoutComments empties the lines of a script that are nothing but comment: a
-// phone in the underground does not read them, and line numbers stay. No script of
-// ours has such a line within a text.
+// withoutComments empties the lines of a script or a style sheet that are nothing
+// but comment: a phone in the underground does not read them, and line numbers
+// stay. No file of ours has such a line within a text.
 func withoutComments(script []byte) []byte {
 	var b bytes.Buffer
 	block := false
@@ -74,9 +74,9 @@ func withoutComments(script []byte) []byte {
 		switch {
 		case block:
 			block = end < 0
-		case bytes.HasPrefix(text, []byte("/**")) && end < 0:
+		case bytes.HasPrefix(text, []byte("/*")) && end < 0:
 			block = true
-		case bytes.HasPrefix(text, []byte("/**")) && end == len(text)-2, bytes.HasPrefix(text, []byte("//")):
+		case bytes.HasPrefix(text, []byte("/*")) && end == len(text)-2, bytes.HasPrefix(text, []byte("//")):
 		default: // code, maybe behind a comment
 			b.Write(line)
 			continue

@@ -13,6 +13,10 @@ func TestOnlyCommentsDoNotTravel(t *testing.T) {
 	if got := string(withoutComments([]byte(script))); got != want {
 		t.Errorf("%q", got)
 	}
+	const style = "/* Paper. */\n\n:root { --a: 1px; } /* kept */\n/* Of two\n   lines. */\n*, ::before { margin: 0; }\n  /* Here too. */\n"
+	if got, want := string(withoutComments([]byte(style))), "\n\n:root { --a: 1px; } /* kept */\n\n\n*, ::before { margin: 0; }\n\n"; got != want {
+		t.Errorf("%q", got)
+	}
 }
 
 // A text over several lines could have a line that looks like a comment.

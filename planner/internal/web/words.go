@@ -24,7 +24,7 @@ var words = map[string][2]string{
 	"list.tomorrow": {"На завтра", "For tomorrow"},
 	"list.later":    {"Потом", "Later"},
 	"list.someday":  {"Без даты", "No date"},
-	"empty.today":   {"На сегодня всё. Запишите, что задали, одной строкой внизу.", "Nothing left to do. Type new homework in the line below."},
+	"empty.today":   {"На сегодня всё. Новое можно записать одной строкой.", "Nothing left to do. Type new homework in one line."},
 	"empty.done":    {"Здесь будет то, что вы закончили.", "What you finish will show up here."},
 	"empty.trash":   {"Корзина пуста.", "The trash is empty."},
 	"trash.about":   {"Задачи лежат здесь 30 дней.", "Tasks stay here for 30 days."},
@@ -97,7 +97,7 @@ var words = map[string][2]string{
 
 	"set.zone":      {"Часовой пояс", "Time zone"},
 	"set.zone.auto": {"как на этом устройстве", "same as this device"},
-	"set.zone.now":  {"Сейчас у вас %s, %s", "Your time is %s, %s"},
+	"set.zone.now":  {"Сейчас у вас %s, %s", "It is %s for you (%s)"},
 	"set.locale":    {"Язык", "Language"},
 	"set.theme":     {"Оформление", "Appearance"},
 	"theme.system":  {"как в системе", "same as the system"},
@@ -166,6 +166,7 @@ var words = map[string][2]string{
 	"home.go":      {"Открыть мой день", "Open my day"},
 
 	"err.title":     {"Не получилось", "Something went wrong"},
+	"err.title.404": {"Страница не найдена", "Page not found"},
 	"err.400":       {"Запрос пришёл неполным. Обновите страницу и попробуйте ещё раз.", "The request was incomplete. Reload the page and try again."},
 	"err.403":       {"Запрос пришёл с другого сайта.", "That request came from another site."},
 	"err.404":       {"Такой страницы нет.", "There is no such page."},

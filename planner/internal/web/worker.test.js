@@ -165,7 +165,8 @@ test('R38: only whole pages of somebody who is signed in are kept; no error, no 
   server = as('anna');
   // htmx asks for a piece of the very address.
   assert.equal(await ask('/today', { mode: 'cors' }), undefined);
-  assert.equal(await ask('/auth/login'), undefined);
+  await ask('/auth/login');
+  assert.deepEqual(pagesKept(), []);
   assert.deepEqual(pagesKept(), []);
 });
 
@@ -275,7 +276,42 @@ test('49, 54: another origin is left alone, and no GET is kept for sending', asy
   server = as('anna');
   asked = 0;
   for (const url of ['https://cdn.test/htmx.js', 'https://cdn.test/today', `${origin}/healthz`, `${origin}/export`]) {
-    for (const mode of ['navigate', 'no-cors', 'cors']) assert.equal(await ask(url, { mode }), undefined, url);
+    for (const mode of ['navigate', 'no-cors', 'cors']) {
+      if (mode !== 'navigate' || !url.startsWith(origin)) assert.equal(await ask(url, { mode }), undefined, url);
+    }
   }
   assert.deepEqual([asked, pagesKept()], [0, []]);
+});
+
+test('whatever page of ours does not come, the one that stands in for it does; what comes is the network’s, and is not kept', async () => {
+  await fresh();
+  for (const path of ['/', '/exports', '/operations/5', '/auth/login', '/auth/register', '/healthz', '/nowhere']) {
+    server = as('anna');
+    assert.equal(await ask(path), `anna at ${path}`);
+    server = async () => answer(502, 'a proxy');
+    assert.equal(await ask(path), 'a proxy');
+    server = offline;
+    assert.equal(await ask(path), 'no network', path);
+  }
+  assert.deepEqual(pagesKept(), []);
+});
+
+test('a file that is saved comes without the worker: no page is saved in its place', async () => {
+  await fresh();
+  asked = 0;
+  assert.equal(await ask('/exports/5'), undefined);
+  assert.equal(asked, 0);
+});
+
+test('the outbox’s own page is answered once', async () => {
+  await fresh();
+  let answered = 0;
+  for (const fn of listeners.fetch) {
+    fn({
+      request: { method: 'GET', mode: 'navigate', url: `${origin}/outbox/queued`, referrer: '', headers: new Headers() },
+      respondWith: () => answered++,
+      waitUntil() {},
+    });
+  }
+  assert.equal(answered, 1);
 });

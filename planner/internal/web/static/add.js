@@ -19,6 +19,11 @@ const template = /** @type {HTMLTemplateElement | null} */ (document.getElementB
  */
 const drafts = new Map();
 
+/** The id of the row that was added last, as long as it is to be seen. */
+let newest = '';
+/** @type {ResizeObserver} of all that can come to stand before it */
+let sizes;
+
 /** @param {string} name */
 const field = (name) => /** @type {HTMLInputElement} */ (form?.elements.namedItem(name));
 const text = () => field('text');
@@ -93,10 +98,18 @@ function submit() {
   const row = draw(id, line);
   text().value = '';
   fresh();
-  row.scrollIntoView({ block: 'nearest' });
+  newest = id;
+  show();
   row.dataset.outboxLabel = `${form?.dataset.label}: ${line}`; // for this request alone, not for those of the row's own controls
   htmx.ajax('POST', '/tasks', { source: row, target: row, swap: 'outerHTML', values: { text: line, id, at } });
   delete row.dataset.outboxLabel;
+}
+
+/** Scrolls to the newest row, and watches what may hide it. */
+function show() {
+  const row = rowOf(newest);
+  row?.scrollIntoView({ block: 'nearest' });
+  for (const el of [row, document.getElementById('outbox-strip')]) if (el) sizes.observe(el);
 }
 
 /**
@@ -157,7 +170,7 @@ if (form && template && htmx) {
     if (xhr.getResponseHeader('X-Outbox-Queued')) draft.kept = true;
     if (!successful) return;
     drafts.delete(id);
-    requestAnimationFrame(() => rowOf(id)?.scrollIntoView({ block: 'nearest' }));
+    if (id === newest) requestAnimationFrame(show);
   });
   document.addEventListener('htmx:responseError', (event) => {
     const id = newTask(event);
@@ -181,7 +194,17 @@ if (form && template && htmx) {
   const hints = /** @type {HTMLElement} */ (form.querySelector('.hints'));
   hints.hidden = false;
   // What stands above the line has to know its height.
-  new ResizeObserver(() => document.body.style.setProperty('--dock', `${form.offsetHeight}px`)).observe(form);
+  // And when that, the strip or a caption takes the place of the newest row, the
+  // row moves on, unless the person is elsewhere by now.
+  sizes = new ResizeObserver(() => {
+    document.documentElement.style.setProperty('--dock', `${form.offsetHeight}px`);
+    const at = document.activeElement;
+    if (at === document.body || form.contains(at)) rowOf(newest)?.scrollIntoView({ block: 'nearest' });
+  });
+  sizes.observe(form);
+  for (const type of ['wheel', 'pointerdown', 'keydown']) {
+    addEventListener(type, ({ target }) => form.contains(/** @type {Node} */ (target)) || (newest = ''), { passive: true });
+  }
   hints.addEventListener('click', (event) => {
     const word = /** @type {HTMLElement} */ (event.target).dataset.hint;
     if (!word) return;

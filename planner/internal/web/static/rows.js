@@ -306,6 +306,8 @@ document.addEventListener('planner:fresh', paintAll);
 const closeMenus = (but) => {
   for (const menu of document.querySelectorAll('.menu[open]')) if (menu !== but) menu.removeAttribute('open');
 };
+// The last row's would open behind what stands at the bottom.
+document.addEventListener('toggle', ({ target }) => /** @type {Element} */ (target).matches('.menu[open]') && /** @type {Element} */ (target).scrollIntoView({ block: 'nearest' }), true);
 document.addEventListener('click', (event) => closeMenus(/** @type {Element} */ (event.target).closest('.menu')));
 document.addEventListener('keydown', (event) => {
   if (event.key !== 'Escape') return;

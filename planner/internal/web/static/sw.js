@@ -44,9 +44,10 @@ worker.addEventListener('fetch', (/** @type {any} */ event) => {
   // The page on which a waiting form lands asks, by a fetch, whether the way back
   // is open; it is, if the page before is kept.
   const asks = request.referrer.startsWith(`${origin}/outbox/queued`);
-  if (request.mode === 'navigate' || asks) {
-    if (isPage(url.pathname)) event.respondWith(page(event, url));
-    if (isPage(url.pathname) || request.mode === 'navigate') return;
+  if ((request.mode === 'navigate' || asks) && isPage(url.pathname)) return event.respondWith(page(event, url));
+  if (request.mode === 'navigate') {
+    if (!isOthers(url.pathname)) event.respondWith(fetch(request).catch(standIn));
+    return;
   }
   if (isFile(url)) event.respondWith(url.searchParams.has('v') ? versioned(request) : module(request));
 });
@@ -60,6 +61,14 @@ worker.addEventListener('message', (/** @type {any} */ event) => {
 
 /** @param {string} path */
 const isPage = (path) => /^\/(today|done|trash|settings|waiting|tasks\/[\w-]+)$/.test(path);
+
+/**
+ * Not ours to answer: the outbox's own pages; and a file that is saved, for it comes
+ * without a worker that may stop on the way, and no page is to be saved in its place.
+ *
+ * @param {string} path
+ */
+const isOthers = (path) => /^\/(outbox|exports)\/./.test(path);
 
 /** @param {URL} url */
 const isFile = (url) => url.pathname.startsWith('/static/') || /^\/outbox\/[\w.-]+\.(js|css)$/.test(url.pathname);
@@ -159,13 +168,13 @@ async function page(event, url) {
   });
   event.waitUntil(fresh.catch(() => {}));
   if (kept) return first(fresh, kept, () => old.add(event.resultingClientId));
-  return fresh.catch(async () => (await offline()) ?? Response.error());
+  return fresh.catch(standIn);
 }
 
-/** In the language of the pages that are kept. */
-async function offline() {
+/** In the place of a page that does not come; in the language of those that are kept. */
+async function standIn() {
   const like = (await keptPage(origin + MAIN[0]))?.headers.get('Content-Language') ?? worker.navigator.language ?? '';
-  return caches.match(OFFLINE[/^ru/i.test(like) ? 0 : 1], { cacheName: FILES });
+  return (await caches.match(OFFLINE[/^ru/i.test(like) ? 0 : 1], { cacheName: FILES })) ?? Response.error();
 }
 
 /** @param {string} address */
