@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"os"
 	"strings"
 	"testing"
 
@@ -41,6 +42,30 @@ func TestTheTableSaysForEachPartWhatIsMissed(t *testing.T) {
 	}
 	if !strings.Contains(out.String(), "local.js") {
 		t.Errorf("what a page loads later is not told:\n%s", out.String())
+	}
+}
+
+// The page must not fall behind; UPDATE=1 writes it.
+func TestThePageOnSpeedSaysWhatTheScriptsWeigh(t *testing.T) {
+	const file = "../../../../docs/speed.md"
+	var out bytes.Buffer
+	if err := run(&out); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, after, _ := strings.Cut(string(page), "(`make size`):\n\n")
+	table := strings.TrimSpace(out.String()) + "\n"
+	if strings.Trim(after, "\n")+"\n" == table {
+		return
+	}
+	if os.Getenv("UPDATE") == "" {
+		t.Fatalf("%s says something else; UPDATE=1 go test writes it\n%s", file, table)
+	}
+	if err := os.WriteFile(file, []byte(before+"(`make size`):\n\n"+table), 0o644); err != nil {
+		t.Fatal(err)
 	}
 }
 
