@@ -20,7 +20,7 @@ var classicAsset = sync.OnceValue(func() asset {
 	if err != nil {
 		panic(err) // a test builds it from the very same files
 	}
-	return newAsset([]byte(script), contentTypes[".js"], scriptPolicy)
+	return newAsset(withoutComments([]byte(script)), contentTypes[".js"], scriptPolicy)
 })
 
 // Statements that make a file a module. They begin a line in our files (a test

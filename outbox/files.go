@@ -19,7 +19,8 @@ var contentTypes = map[string]string{
 	".css": "text/css; charset=utf-8",
 }
 
-// shipped is every embedded file, compressed once for the process.
+// shipped is every embedded file without its comments, compressed once for the
+// process.
 var shipped = sync.OnceValue(func() map[string]asset {
 	entries, err := files.ReadDir(".")
 	if err != nil {
@@ -31,7 +32,7 @@ var shipped = sync.OnceValue(func() map[string]asset {
 		if err != nil {
 			panic(err)
 		}
-		assets[e.Name()] = newAsset(body, contentTypes[path.Ext(e.Name())], scriptPolicy)
+		assets[e.Name()] = newAsset(withoutComments(body), contentTypes[path.Ext(e.Name())], scriptPolicy)
 	}
 	return assets
 })

@@ -1,10 +1,6 @@
 // @ts-check
 // The outbox in a page: registers the worker, names and announces what the page
 // sends, keeps the worker going, and knows what waits.
-//
-//   import { outbox } from '/outbox/page.js';
-//   outbox.addEventListener('change', () => show(outbox.snapshot));
-//
 // What bubbles from the element that asked is in types.d.ts.
 
 import { headers as announce } from './announce.js';
@@ -26,7 +22,7 @@ let whose = owner ?? '';
 // The page that was loaded last knows best who that is.
 const since = Date.now();
 const [navigation] = /** @type {PerformanceNavigationTiming[]} */ (performance.getEntriesByType('navigation'));
-// What was done since it was asked for, it may have been drawn without.
+// It may have been drawn without what was done since.
 let born = since - performance.now() + (navigation?.fetchStart ?? 0);
 const told = { owner, since, headers: cfg.headers, former: cfg.former };
 
@@ -199,9 +195,9 @@ function hear(m) {
   whose = owner ?? m.owner ?? '';
   heard();
   // A row shows its wish until the late answer is in its place.
-  const put = Promise.all(m.events.filter((/** @type {any} */ e) => e.owner === owner).map((/** @type {any} */ e) =>
-    // The page before asked for it, and is gone.
-    flights.tell(e.live && !e.nav && e.createdAt < since ? { ...e, live: false, html: '', hx: null, trigger: null } : e)));
+  const put = Promise.all(m.events.map((/** @type {any} */ e) =>
+    // What the page before asked for is late here.
+    e.owner === owner && flights.tell(e.live && !e.nav && e.createdAt < since ? { ...e, live: false, html: '', hx: null, trigger: null } : e)));
   hearing = hearing.then(() => Promise.race([put, after(1_000)])).then(show, show);
 }
 

@@ -427,6 +427,7 @@ export function createBrowser({ kind, seed, mutant = '', config = {}, judge = {}
     const me = program();
     const owner = b.cookie.valid ? b.cookie.who : '';
     const since = clock.now();
+    let born = since;
     const url = `${origin}/tasks`;
     /** @type {any[]} */
     let entries = [];
@@ -487,7 +488,8 @@ export function createBrowser({ kind, seed, mutant = '', config = {}, judge = {}
         const source = { postMessage: (/** @type {any} */ m) => void Promise.resolve().then(() => tab.hear(m)) };
         const small = (headOf(entries, owner)?.size ?? 0) > cfg.bigBody && (await local().state()).stored;
         if (!me.alive) return;
-        worker().fire('message', { data: { type: 'flush', owner, since, reset, tell: all, small }, source });
+        worker().fire('message', { data: { type: 'flush', owner, since, reset, tell: all, small, born }, source });
+        born = 0;
         if (small) void local().flush(reset);
         return;
       }
@@ -517,7 +519,7 @@ export function createBrowser({ kind, seed, mutant = '', config = {}, judge = {}
       tab.entries = entries;
       tab.stored = m.stored;
       heard();
-      for (const e of m.events) if (e.owner === owner) void flights.tell(e);
+      for (const e of m.events) if (e.owner === owner) void flights.tell(e.live && !e.nav && e.createdAt < since ? { ...e, live: false } : e);
       arm();
     }
 

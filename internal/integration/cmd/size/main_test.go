@@ -22,7 +22,7 @@ func TestTheScriptsStayAsSmallAsTheyAre(t *testing.T) {
 		if w.bare > p.hold {
 			t.Errorf("the %s has %d bytes, %d are allowed", p.name, w.bare, p.hold)
 		}
-		if most := 2.2 * float64(w.bare); float64(w.sent) > most {
+		if most := 1.4 * float64(w.bare); float64(w.sent) > most {
 			t.Errorf("the %s is served as %d bytes, %.0f are allowed", p.name, w.sent, most)
 		}
 		if len(w.files) < 3 {
