@@ -25,19 +25,23 @@ func TestASweepWhoseTimeIsOverSaysHowFarItCame(t *testing.T) {
 		}
 	}
 	time.Sleep(5 * time.Millisecond) // the store's clock counts milliseconds
-	first := 0
+	first, unsure := 0, false
 	for begun := time.Now(); first == 0 && time.Since(begun) < 20*time.Second; {
 		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Millisecond)
 		n, err := store.Sweep(ctx, all)
 		cancel()
-		if n < all && !errors.Is(err, context.DeadlineExceeded) {
+		// A step that commits while its time ends is not known to have.
+		if n < all && !errors.Is(err, context.DeadlineExceeded) && !(unsure && err == nil) {
 			t.Fatalf("a sweep of 15 ms has deleted %d of %d and says %v", n, all, err)
 		}
 		first += n
+		if err == nil {
+			break
+		}
+		unsure = true
 	}
 	rest, err := store.Sweep(t.Context(), all)
-	// A step that commits while its time ends is not known to have.
-	if err != nil || first+rest > all || first+rest == 0 {
+	if err != nil || first+rest > all || first+rest < all && !unsure {
 		t.Errorf("%d and %d of %d records were deleted, %v", first, rest, all, err)
 	}
 	var left int

@@ -167,7 +167,6 @@ test('R38: only whole pages of somebody who is signed in are kept; no error, no 
   assert.equal(await ask('/today', { mode: 'cors' }), undefined);
   await ask('/auth/login');
   assert.deepEqual(pagesKept(), []);
-  assert.deepEqual(pagesKept(), []);
 });
 
 test('R24: the page that stands in for others is asked for as nobody, and is shown in the language of the kept ones', async () => {
