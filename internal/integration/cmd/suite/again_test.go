@@ -43,6 +43,25 @@ func TestOnce(t *testing.T) {
 	}
 }
 
+func TestAStageWhoseOnlyFailureIsFlakyHasNone(t *testing.T) {
+	root := module(t, map[string]string{"a_test.go": `package a
+import ("os"; "testing")
+func TestOnce(t *testing.T) {
+	if _, err := os.Stat("met"); err != nil { os.WriteFile("met", nil, 0o644); t.Fatal("it came too late") }
+}`})
+	t.Setenv("GOWORK", "off")
+	var out bytes.Buffer
+	w, err := newWorkplace(root, &out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	got, err := goTests(context.Background(), w, []string{"test", "-count=1", "-json"}, "./...")
+	if want := (counts{flaky: 1}); got != want || err != nil {
+		t.Errorf("got %v, %v; want %v and no error\n%s", got, err, want, out.String())
+	}
+}
+
 func TestAFlakyScriptIsRunAgainWithItsFile(t *testing.T) {
 	_, _, w := readNodeAt(t, 10*time.Second, map[string]string{"a.test.mjs": `
 import { describe, test } from 'node:test';

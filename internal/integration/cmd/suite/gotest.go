@@ -38,19 +38,18 @@ func goTests(ctx context.Context, w *workplace, args []string, packages ...strin
 	g := newGoReader(w.out)
 	err := w.lines(ctx, "", g.line, "go", slices.Concat(args, packages)...)
 	c := g.end()
-	c = w.again(ctx, c, g.failures, func(ctx context.Context, f failure) bool {
-		second := newGoReader(w.out)
-		err := w.lines(ctx, "", second.line, "go", slices.Concat(args, f.rerun)...)
-		c := second.end()
-		return err == nil && c.passed > 0 && c.failed+c.skipped == 0
-	})
 	if err != nil && c.failed > 0 {
-		err = nil // told already, test by test
+		err = nil // told test by test; all of them may prove flaky
 	}
 	if err == nil && c.passed+c.failed+c.skipped == 0 {
 		err = errors.New("no test ran")
 	}
-	return c, err
+	return w.again(ctx, c, g.failures, func(ctx context.Context, f failure) bool {
+		second := newGoReader(w.out)
+		err := w.lines(ctx, "", second.line, "go", slices.Concat(args, f.rerun)...)
+		c := second.end()
+		return err == nil && c.passed > 0 && c.failed+c.skipped == 0
+	}), err
 }
 
 // goEvent is one line of `go test -json` (see `go doc test2json`), or, with
