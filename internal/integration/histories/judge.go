@@ -93,23 +93,32 @@ func Judge(ops []*Op, cuts ...int64) (Verdict, error) {
 	return v, nil
 }
 
-// check asks the question in eight ways, each for a short time and then all of
+// check asks the question in several ways, each for a short time and then all of
 // them for longer: which of them is quick differs from history to history, and one
 // that is not may take for ever. A call that nobody heard the answer of may never
 // have happened, and each of them doubles the orders that there are, so it is also
-// asked without most of them; and see guide, which may be wrong. An order that is
-// found in any way settles it. That there is none says only the last, which looks
-// at everything.
+// asked without most of them, and with but one of those that left no trace; and
+// see guide, which may be wrong. An order that is found in any way settles it. That
+// there is none says only the last, which looks at everything.
 func check(history []*Op) porcupine.CheckResult {
 	history = thin(history)
 	answered := without(history, Claim, Extend, Complete, Release)
-	seen := without(history, Claim, Complete)
 	once := slices.DeleteFunc(slices.Clone(answered), func(o *Op) bool { return o.Repeated })
+	noTrace := slices.DeleteFunc(slices.Clone(history), func(o *Op) bool { return slices.Contains(answered, o) })
+	type way struct {
+		history []*Op
+		share   time.Duration // of the time: one in so many
+	}
+	ways := []way{{once, 1}, {answered, 1}}
+	for _, o := range noTrace {
+		ways = append(ways, way{append(slices.Clone(answered), o), time.Duration(2 * len(noTrace))})
+	}
+	ways = append(ways, way{without(history, Claim, Complete), 1}, way{history, 1})
 	var result porcupine.CheckResult
 	for _, limit := range []time.Duration{patience / 600, patience / 60, patience / 6, patience} {
-		for _, asked := range [][]*Op{once, answered, seen, history} {
-			for _, g := range []*guide{guideTo(asked), nil} {
-				result = porcupine.CheckOperationsTimeout(model(g), operations(asked), limit)
+		for _, w := range ways {
+			for _, g := range []*guide{guideTo(w.history), nil} {
+				result = porcupine.CheckOperationsTimeout(model(g), operations(w.history), limit/w.share)
 				if result == porcupine.Ok {
 					return result
 				}
