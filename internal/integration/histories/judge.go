@@ -106,22 +106,28 @@ func check(history []*Op) porcupine.CheckResult {
 	once := slices.DeleteFunc(slices.Clone(answered), func(o *Op) bool { return o.Repeated })
 	noTrace := slices.DeleteFunc(slices.Clone(history), func(o *Op) bool { return slices.Contains(answered, o) })
 	type way struct {
-		history []*Op
-		share   time.Duration // of the time: one in so many
+		calls []porcupine.Operation
+		guide *guide
+		share time.Duration // of the time: one in so many
 	}
-	ways := []way{{once, 1}, {answered, 1}}
+	var ways []way
+	ask := func(history []*Op, share int) {
+		calls := operations(history)
+		ways = append(ways, way{calls, guideTo(history), time.Duration(share)}, way{calls, nil, time.Duration(share)})
+	}
+	ask(once, 1)
+	ask(answered, 1)
 	for _, o := range noTrace {
-		ways = append(ways, way{append(slices.Clone(answered), o), time.Duration(2 * len(noTrace))})
+		ask(append(slices.Clone(answered), o), 2*len(noTrace))
 	}
-	ways = append(ways, way{without(history, Claim, Complete), 1}, way{history, 1})
+	ask(without(history, Claim, Complete), 1)
+	ask(history, 1)
 	var result porcupine.CheckResult
 	for _, limit := range []time.Duration{patience / 600, patience / 60, patience / 6, patience} {
 		for _, w := range ways {
-			for _, g := range []*guide{guideTo(w.history), nil} {
-				result = porcupine.CheckOperationsTimeout(model(g), operations(w.history), limit/w.share)
-				if result == porcupine.Ok {
-					return result
-				}
+			result = porcupine.CheckOperationsTimeout(model(w.guide), w.calls, limit/w.share)
+			if result == porcupine.Ok {
+				return result
 			}
 		}
 		if result == porcupine.Illegal {

@@ -8,8 +8,22 @@ import (
 	"time"
 )
 
+// goStage runs the tests of one file as the go stage runs all.
+func goStage(t *testing.T, file string) (*workplace, *bytes.Buffer, counts, error) {
+	t.Helper()
+	t.Setenv("GOWORK", "off")
+	out := new(bytes.Buffer)
+	w, err := newWorkplace(module(t, map[string]string{"a_test.go": file}), out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.close() })
+	got, err := goTests(context.Background(), w, []string{"test", "-count=1", "-json"}, "./...")
+	return w, out, got, err
+}
+
 func TestWhatFailsOnceAndPassesAloneIsFlakyAndTold(t *testing.T) {
-	root := module(t, map[string]string{"a_test.go": `package a
+	w, out, got, err := goStage(t, `package a
 import ("os"; "testing")
 func TestOnce(t *testing.T) {
 	t.Run("the first time, (only)", func(t *testing.T) {
@@ -19,20 +33,12 @@ func TestOnce(t *testing.T) {
 	t.Run("doubled", func(t *testing.T) {
 		if _, err := os.Stat("met2"); err != nil { os.WriteFile("met2", nil, 0o644); t.Fatal("lost=0 doubled=1") }
 	})
-}`})
-	t.Setenv("GOWORK", "off")
-	var out bytes.Buffer
-	w, err := newWorkplace(root, &out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.close()
-	got, err := goTests(context.Background(), w, []string{"test", "-count=1", "-json"}, "./...")
+}`)
 	if want := (counts{failed: 2, flaky: 1}); got != want || err != nil {
 		t.Errorf("got %v, %v; want %v\n%s", got, err, want, out.String())
 	}
 	out.Reset()
-	tellFailures(&out, w.failures)
+	tellFailures(out, w.failures)
 	for _, want := range []string{
 		"FLAKY (it failed, and passed when it ran alone): example.test/m.TestOnce/the_first_time,_(only)\n",
 		"it came too late", "FAILED: example.test/m.TestOnce/always\n", "FAILED: example.test/m.TestOnce/doubled\n", "lost=0 doubled=1",
@@ -44,19 +50,11 @@ func TestOnce(t *testing.T) {
 }
 
 func TestAStageWhoseOnlyFailureIsFlakyHasNone(t *testing.T) {
-	root := module(t, map[string]string{"a_test.go": `package a
+	_, out, got, err := goStage(t, `package a
 import ("os"; "testing")
 func TestOnce(t *testing.T) {
 	if _, err := os.Stat("met"); err != nil { os.WriteFile("met", nil, 0o644); t.Fatal("it came too late") }
-}`})
-	t.Setenv("GOWORK", "off")
-	var out bytes.Buffer
-	w, err := newWorkplace(root, &out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.close()
-	got, err := goTests(context.Background(), w, []string{"test", "-count=1", "-json"}, "./...")
+}`)
 	if want := (counts{flaky: 1}); got != want || err != nil {
 		t.Errorf("got %v, %v; want %v and no error\n%s", got, err, want, out.String())
 	}
