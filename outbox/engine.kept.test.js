@@ -408,14 +408,20 @@ test('what nobody knows is asked of the person; the line goes on', async () => {
   }
 });
 
-test('look gives up where nothing answers, and the question stays open', async () => {
-  const w = world({ config: { status: '/idempotency/', softLimit: 30 } });
+/** One that was sent once, and that the server remembers no more. @param {object} [config] */
+async function forgotten(config) {
+  const w = world({ config: { status: '/idempotency/', ...config } });
   const a = w.program();
   w.net = 'cut';
   a.tap('1', { key: 'k' });
   await w.clock.go(86_400_001);
   void a.outbox.flush(true);
   await w.clock.go(0);
+  return { w, a };
+}
+
+test('look gives up where nothing answers, and the question stays open', async () => {
+  const { w, a } = await forgotten({ softLimit: 30 });
   w.net = 'blackhole';
   const open = setTimeout(() => {}, 60_000); // a socket keeps a process alive, that signal does not
   assert.equal(await a.decide.look('k'), 'ask');
@@ -429,13 +435,7 @@ test('look asks guard.Status where there is one, which runs nothing: done is for
     ['{"state":"complete","status":422}', 'refused', ['k:refused']],
     ['{"state":"unknown"}', 'unknown', ['k:ask']],
   ])) {
-    const w = world({ config: { status: '/idempotency/' } });
-    const a = w.program();
-    w.net = 'cut';
-    a.tap('1', { key: 'k' });
-    await w.clock.go(86_400_001);
-    void a.outbox.flush(true);
-    await w.clock.go(0);
+    const { w, a } = await forgotten();
     assert.equal(w.entries()[0].state, 'ask');
     w.net = (url) => {
       assert.equal(url, '/idempotency/k');
