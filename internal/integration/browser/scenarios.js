@@ -360,6 +360,31 @@ const first = [
       await second.drained();
       assert.deepEqual((await scene.did(anna)).slice(3), three.map(t => `done ${t}`));
       assert.deepEqual(await boris.tasks(), []);
+
+      // Once more, by a way that no worker hears of: then it is the server that says no.
+      const two = ['Четвёртая', 'Пятая'];
+      const before = (await scene.sent()).length;
+      const after = async () => (await scene.sent()).slice(before);
+      await scene.network.set({ mode: 'plan', script: 'POST /tasks -> slow-after:5s' });
+      for (const title of two) await second.add(title);
+      await until('the second stands behind the first', async () => (await second.queue()).length === 2, { every: 20 });
+      await until('the first is on its way', async () => (await after())[0]?.forwarded > 0, { every: 20 });
+      await anna.context.setCookie({ ...(await scene.site.session(boris.login)), url: scene.site.url });
+      const [first, refused] = await until('the second is refused', async () => {
+        const sent = await after();
+        return sent[1]?.status ? sent : Promise.reject(new Error(JSON.stringify(sent)));
+      });
+      assert.deepEqual([first.status, refused.status], [201, 412]);
+      await second.today();
+      await second.stripSays('Здесь ждут изменения из другого аккаунта');
+      assert.deepEqual((await second.queue()).map(e => e.key), [refused.key]);
+      assert.deepEqual(await boris.tasks(), []);
+      assert.deepEqual(await scene.did(boris), []);
+
+      await anna.logIn(second);
+      await second.drained();
+      assert.deepEqual((await scene.did(anna)).slice(6), two.map(t => `create ${t}`));
+      assert.deepEqual(await boris.tasks(), []);
     },
   },
   {

@@ -60,11 +60,20 @@ export class Site {
   }
 
   /**
+   * Logs in, past the network and past every browser.
+   * @param {string} login
+   * @returns the new session's cookie
+   */
+  session(login) {
+    return this.#enter('/auth/login', login);
+  }
+
+  /**
    * The account's sessions are over, on every device.
    * @param {string} login
    */
   async endSessions(login) {
-    const { name, value } = await this.#enter('/auth/login', login);
+    const { name, value } = await this.session(login);
     const answer = await fetch(`${this.#direct}/auth/logout`, {
       method: 'POST',
       redirect: 'manual',
