@@ -9,7 +9,7 @@ import { createOutbox } from './engine.js';
 import { announced } from './heard.js';
 import { idbStore } from './idb.js';
 import { defaults } from './line.js';
-import { auth, deny, either } from './paths.js';
+import { auth, changes, deny, either } from './paths.js';
 import { respond } from './respond.js';
 
 // A page that was drawn anew may show the answer already.
@@ -77,7 +77,7 @@ export function attach(worker, options) {
     const r = /** @type {Request} */ (event.request);
     const { origin, pathname } = new URL(r.url);
     if (origin !== site.origin || cfg.kill) return;
-    if (r.method === 'GET') {
+    if (!changes(r.method)) {
       if (r.mode === 'navigate' && pathname === page) {
         event.respondWith(worker.caches.match(page, { cacheName: cfg.name }).catch(() => {}).then((/** @type {any} */ kept) => kept ?? worker.fetch(r)));
       }

@@ -216,6 +216,14 @@ test('R24: a POST to a login stops the line until a page says who it is', async 
   assert.equal(w.sent.length, 1);
 });
 
+test('a look at a login page, which a link checker takes with HEAD, signs nobody out', async () => {
+  const w = scope();
+  await Promise.all(w.fire('message', { data: { type: 'flush', owner: 'A', since: 1 } }).work);
+  for (const method of ['GET', 'HEAD', 'OPTIONS']) await Promise.all(w.fetch({ method, url: `${origin}/login`, headers: {} }).work);
+  await w.fetch(mine).answer;
+  assert.equal(w.sent.length, 1);
+});
+
 test('the page for waiting forms is kept at installation and answered without a network', async () => {
   const w = scope();
   await Promise.all(w.fire('install').work);
