@@ -126,7 +126,7 @@ export function attach(worker, options) {
   async function kick({ owner, since = 0, headers, former, reset, tell, small, born }, client) {
     if (owner != null) await outbox.greet({ owner, since, headers, former });
     if (tell) await outbox.announce();
-    else client?.postMessage({ ...(await outbox.state(born ? news.filter((e) => e.at > born) : [])), off: cfg.kill });
+    else client?.postMessage({ ...(await outbox.state(born ? news.filter(({ at }) => at > born && at <= Date.now()) : [])), off: cfg.kill });
     if (tell !== 'only') await outbox.flush(reset, small);
   }
 

@@ -224,6 +224,25 @@ test('a look at a login page, which a link checker takes with HEAD, signs nobody
   assert.equal(w.sent.length, 1);
 });
 
+test('a page that was on its way is told what was done meanwhile; not what a clock that was set back says will be done, for it would load itself anew for that without end', async () => {
+  const w = scope();
+  mock.timers.enable({ apis: ['Date'], now: 100_000 });
+  try {
+    await Promise.all(w.fetch(mine).work);
+    const told = async (/** @type {number} */ born) => {
+      /** @type {any[]} */
+      const heard = [];
+      await Promise.all(w.fire('message', { data: { type: 'flush', born }, source: { postMessage: (/** @type {any} */ m) => heard.push(m) } }).work);
+      return heard[0].events.map((/** @type {any} */ e) => [e.key, e.kind]);
+    };
+    assert.deepEqual([await told(99_000), await told(100_000), await told(0)], [[['k', 'delivered']], [], []]);
+    mock.timers.setTime(40_000);
+    assert.deepEqual(await told(39_000), []);
+  } finally {
+    mock.timers.reset();
+  }
+});
+
 test('the page for waiting forms is kept at installation and answered without a network', async () => {
   const w = scope();
   await Promise.all(w.fire('install').work);
