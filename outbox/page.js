@@ -195,9 +195,7 @@ function hear(m) {
   whose = owner ?? m.owner ?? '';
   heard();
   // A row shows its wish until the late answer is in its place.
-  const put = Promise.all(m.events.map((/** @type {any} */ e) =>
-    // What the page before asked for is late here.
-    e.owner === owner && flights.tell(e.live && !e.nav && e.createdAt < since ? { ...e, live: false, html: '', hx: null, trigger: null } : e)));
+  const put = Promise.all(m.events.map((/** @type {any} */ e) => e.owner === owner && flights.tell(e, e.createdAt < since)));
   hearing = hearing.then(() => Promise.race([put, after(1_000)])).then(show, show);
 }
 

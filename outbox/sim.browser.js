@@ -519,7 +519,7 @@ export function createBrowser({ kind, seed, mutant = '', config = {}, judge = {}
       tab.entries = entries;
       tab.stored = m.stored;
       heard();
-      for (const e of m.events) if (e.owner === owner) void flights.tell(e.live && !e.nav && e.createdAt < since ? { ...e, live: false } : e);
+      for (const e of m.events) if (e.owner === owner) void flights.tell(e, e.createdAt < since);
       arm();
     }
 
