@@ -310,7 +310,11 @@ addEventListener('pageshow', ({ persisted }) => {
     if (!form.querySelector('textarea,select,input:not([type=hidden],[type=submit],[type=image],[type=button])')) intents.close(wishRow(form));
   }
 });
-addEventListener('pagehide', () => clearTimeout(leaving));
+addEventListener('pagehide', () => {
+  clearTimeout(leaving);
+  // Should it come back as it is: it has heard nothing of what was done since.
+  born = Date.now();
+});
 addEventListener('online', () => kick(true));
 addEventListener('focus', () => kick());
 document.addEventListener('resume', () => kick(true));

@@ -297,3 +297,32 @@ test('W15: the page that waits goes back when the form was delivered, so that th
   await tab.waitFor('it is back', () => location.pathname === '/list');
   assert.deepEqual([posts.length, await tab.eval(() => document.querySelector('#list')?.textContent)], [1, '1']);
 });
+
+test('a page that comes back as it was left is told what was done meanwhile', async () => {
+  await show('');
+  slow.down = true;
+  const status = await tab.eval(async () => {
+    /** @type {string[]} */
+    const said = [];
+    document.addEventListener('outbox:delivered', e => said.push(/** @type {CustomEvent} */ (e).detail.key));
+    addEventListener('pageshow', e => Object.assign(window, { persisted: e.persisted }));
+    Object.assign(window, { said });
+    return (await /** @type {any} */ (window).outbox.fetch('/notes', { method: 'POST', body: 'one more' })).status;
+  });
+  assert.equal(status, 202);
+  await tab.goto('about:blank');
+  slow.down = false;
+  const second = await browser.newTab();
+  await second.goto(site.url);
+  await sent(1);
+  await second.close();
+  await tab.front();
+  await tab.back();
+  const found = await tab.eval(() => ({
+    persisted: /** @type {any} */ (window).persisted,
+    why: JSON.stringify(/** @type {any} */ (performance.getEntriesByType('navigation')[0]).notRestoredReasons),
+  }));
+  assert.ok(found.persisted, `the browser had not kept the page: ${found.why}`);
+  await tab.waitFor('it is told', () => /** @type {any} */ (window).said.length > 0);
+  assert.deepEqual(await tab.eval(() => /** @type {any} */ (window).said), [posts[0].key]);
+});
