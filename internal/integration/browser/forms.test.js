@@ -298,6 +298,24 @@ test('W15: the page that waits goes back when the form was delivered, so that th
   assert.deepEqual([posts.length, await tab.eval(() => document.querySelector('#list')?.textContent)], [1, '1']);
 });
 
+// A page that answered a form cannot be asked for, and a path may begin with two slashes.
+for (const path of ['/was-an-answer', '//list']) {
+  test(`the page that waits leads home, or back, where the form was on ${path}`, async () => {
+    body = '<form method="post" action="/notes"><input name="text"><button id="go">Go</button></form>';
+    await tab.goto(`${site.url}/list`);
+    await tab.controlled();
+    await tab.goto(site.url + path);
+    slow.down = true;
+    await tab.type('[name=text]', 'milk');
+    await tab.click('#go');
+    await tab.waitFor('it waits', () => location.pathname === '/outbox/queued');
+    slow.down = false;
+    await tab.waitFor('it is elsewhere', () => location.pathname !== '/outbox/queued' && document.readyState === 'complete');
+    assert.equal(await tab.eval(() => location.pathname), path === '//list' ? path : '/');
+    await sent(1);
+  });
+}
+
 test('a page that comes back as it was left is told what was done meanwhile', async () => {
   await show('');
   slow.down = true;
