@@ -68,7 +68,7 @@ class Outbox extends EventTarget {
   retry = (key) => decide('retry', key);
   /** Gives it up. @param {string} key @returns discarded; sending: it is on its way already; gone */
   discard = (key) => decide('discard', key);
-  /** Does it again under a new name, even if it was done before. @param {string} key */
+  /** Does it again under a new name, even if it was done before. @param {string} key @returns as retry; unreadable: its body cannot be had now */
   resend = (key) => decide('resend', key);
   /** Asks the server what became of it. @param {string} key @returns done, refused, waiting, ask, … */
   look = (key) => decide('look', key);
