@@ -29,6 +29,8 @@ const told = { owner, since, headers: cfg.headers, former: cfg.former };
 // randomUUID is missing on plain http.
 const newId = () =>
   crypto.randomUUID?.() ?? [...crypto.getRandomValues(new Uint8Array(16))].map((b) => b.toString(16).padStart(2, '0')).join('');
+// What this page's own engine tells it has heard already.
+const by = newId();
 // A form that no worker takes, or that the browser sends again by itself, says
 // nowhere else whose it is.
 const newKey = () => newId() + (/^[\w-]{1,99}$/.test(owner ?? '') ? '~' + owner : '');
@@ -120,14 +122,15 @@ function local() {
 }
 
 /**
- * A worker's pages know of what this one keeps: should it be closed, they have it
- * sent. The worker sends nothing now, for this page awaits the answers.
+ * A worker's pages know of what this one keeps, and what became of it: should it be closed,
+ * they have it sent. The worker sends nothing now, for this page awaits the answers.
  *
  * @param {any} m
  */
 function share(m) {
   hear(m);
-  if (m.pending !== 0) void workers?.getRegistration().then((r) => r?.active?.postMessage({ type: 'flush', tell: 'only' }), () => {});
+  const events = m.events?.map((/** @type {any} */ e) => ({ ...e, by }));
+  if (m.pending || !events || events[0]) void workers?.getRegistration().then((r) => r?.active?.postMessage({ type: 'flush', tell: 'only', events }), () => {});
 }
 
 /** @param {string} url @param {RequestInit} init */
@@ -195,7 +198,7 @@ function hear(m) {
   whose = owner ?? m.owner ?? '';
   heard();
   // A row shows its wish until the late answer is in its place.
-  const put = Promise.all(m.events.map((/** @type {any} */ e) => e.owner === owner && flights.tell(e, e.createdAt < since)));
+  const put = Promise.all(m.events.map((/** @type {any} */ e) => e.owner === owner && e.by !== by && flights.tell(e, e.createdAt < since)));
   hearing = hearing.then(() => Promise.race([put, after(1_000)])).then(show, show);
 }
 

@@ -428,6 +428,7 @@ export function createBrowser({ kind, seed, mutant = '', config = {}, judge = {}
     const owner = b.cookie.valid ? b.cookie.who : '';
     const since = clock.now();
     let born = since;
+    const by = Symbol('page');
     const url = `${origin}/tasks`;
     /** @type {any[]} */
     let entries = [];
@@ -466,7 +467,8 @@ export function createBrowser({ kind, seed, mutant = '', config = {}, judge = {}
     /** @param {any} m */
     function share(m) {
       hear(m);
-      if (me.alive && m.pending !== 0) worker().fire('message', { data: { type: 'flush', tell: 'only' }, source: null });
+      const events = m.events?.map((/** @type {any} */ e) => ({ ...e, by }));
+      if (me.alive && (m.pending || !events || events[0])) worker().fire('message', { data: { type: 'flush', tell: 'only', events }, source: null });
     }
 
     /** @param {string} to @param {any} init */
@@ -519,7 +521,7 @@ export function createBrowser({ kind, seed, mutant = '', config = {}, judge = {}
       tab.entries = entries;
       tab.stored = m.stored;
       heard();
-      for (const e of m.events) if (e.owner === owner) void flights.tell(e, e.createdAt < since);
+      for (const e of m.events) if (e.owner === owner && e.by !== by) void flights.tell(e, e.createdAt < since);
       arm();
     }
 

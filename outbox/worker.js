@@ -12,9 +12,6 @@ import { defaults } from './line.js';
 import { auth, changes, deny, either } from './paths.js';
 import { respond } from './respond.js';
 
-// A page that was drawn anew may show the answer already.
-const LATE = { live: false, html: '', hx: null, trigger: null };
-
 /**
  * @typedef {object} Options
  * @property {RegExp | string} [deny] paths that are never taken, besides the built-in ones
@@ -53,7 +50,8 @@ export function attach(worker, options) {
     visible: async () => (await pages()).some((c) => c.visibilityState === 'visible'),
     // One after another, so that the last state told is the last there was.
     tell(message) {
-      for (const e of message.events ?? []) if (!(e.live && e.nav)) news = [...news.slice(-49), { ...e, ...LATE, at: Date.now() }];
+      // A page that was drawn anew may show the answer already.
+      for (const e of message.events ?? []) if (!(e.live && e.nav)) news = [...news.slice(-49), { ...e, live: false, html: '', hx: null, trigger: null, at: Date.now() }];
       telling = telling.then(async () => {
         for (const c of await pages()) c.postMessage(message);
       }).catch(() => {});
@@ -118,14 +116,14 @@ export function attach(worker, options) {
   });
 
   /**
-   * @param {{owner?: string, since?: number, headers?: Record<string, string>, former?: string[], reset?: boolean, tell?: boolean | 'only', small?: boolean, born?: number}} m tell: all
+   * @param {{owner?: string, since?: number, headers?: Record<string, string>, former?: string[], reset?: boolean, tell?: boolean | 'only', small?: boolean, born?: number, events?: any[]}} m tell: all
    *   pages; only: and send nothing; small: a page sends the big ones; born: when the page
-   *   was asked for, if it has heard nothing yet
+   *   was asked for, if it has heard nothing yet; events: what a page that sends has to tell
    * @param {any} client
    */
-  async function kick({ owner, since = 0, headers, former, reset, tell, small, born }, client) {
+  async function kick({ owner, since = 0, headers, former, reset, tell, small, born, events }, client) {
     if (owner != null) await outbox.greet({ owner, since, headers, former });
-    if (tell) await outbox.announce();
+    if (tell) await outbox.announce(events);
     else client?.postMessage({ ...(await outbox.state(born ? news.filter(({ at }) => at > born && at <= Date.now()) : [])), off: cfg.kill });
     if (tell !== 'only') await outbox.flush(reset, small);
   }

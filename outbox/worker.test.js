@@ -179,9 +179,10 @@ test('W25: a page that sends by itself has the others told, and the worker send 
   assert.deepEqual([w.told.map((m) => m.pending), w.sent], [[1], []]);
   // The first page of a visit, and one that was forced to load anew, are among them.
   w.others.push({ visibilityState: 'visible', postMessage: (/** @type {any} */ m) => w.told.push(m) });
-  await Promise.all(w.fire('message', { data: { type: 'flush', reset: true, tell: 'only' } }).work);
+  const events = [{ key: 'l', kind: 'delivered' }];
+  await Promise.all(w.fire('message', { data: { type: 'flush', reset: true, tell: 'only', events } }).work);
   await drain();
-  assert.equal(w.told.length, 3);
+  assert.deepEqual(w.told.map((m) => m.events), [[], events, events]);
 });
 
 test('4.5: a page that sends the big ones itself says so', async () => {

@@ -352,3 +352,30 @@ test('a page that comes back as it was left is told what was done meanwhile, and
   assert.notEqual((await press()).key, first.key);
   assert.deepEqual(await tab.eval(() => /** @type {any} */ (window).said), [first.key]);
 });
+
+test('4.5: what is big, and another page sends, its own page hears of too, once, and that one hears of it once', async () => {
+  await show('');
+  slow.down = true;
+  const listen = () => {
+    Object.assign(window, { said: [] });
+    document.addEventListener('outbox:delivered', e => /** @type {any} */ (window).said.push(e.detail.key));
+  };
+  await tab.eval(listen);
+  const status = await tab.eval(() => /** @type {any} */ (window).outbox.fetch('/notes', { method: 'POST', body: 'x'.repeat(70_000) }).then((/** @type {Response} */ r) => r.status));
+  assert.equal(status, 202);
+  // It is asleep, and sends nothing by itself.
+  await tab.eval(() => Object.defineProperty(document, 'visibilityState', { value: 'hidden' }));
+  await sleep(6_000);
+  const second = await browser.newTab();
+  await second.goto(site.url);
+  await second.controlled();
+  await second.eval(listen);
+  await second.waitFor('it knows of it', async () => (await import(/** @type {string} */ ('/outbox/page.js'))).outbox.snapshot.entries.length === 1);
+  slow.down = false;
+  await second.eval(async () => (await import(/** @type {string} */ ('/outbox/page.js'))).outbox.flush());
+  await sent(1);
+  await sleep(1_000);
+  const said = () => Promise.all([tab, second].map(t => t.eval(() => /** @type {any} */ (window).said)));
+  assert.deepEqual(await said(), [[posts[0].key], [posts[0].key]]);
+  await second.close();
+});
