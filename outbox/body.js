@@ -75,3 +75,14 @@ const words = (html) =>
     .replace(/<[^>]*>/g, ' ')
     .replace(/&(?:#(\d+)|#x([\da-f]+)|(amp|lt|gt|quot|apos|nbsp));/gi, (_, ten, hex, name) =>
       name ? chars[name.toLowerCase()] : String.fromCodePoint(Math.min(parseInt(ten ?? hex, ten ? 10 : 16), 0x10ffff)));
+
+/**
+ * A body that the browser cannot give back any more (Chromium keeps a large one as
+ * a file beside its database) must not hold up the line for ever.
+ *
+ * @param {any} e
+ */
+export function lost(e) {
+  if (!/^(NotReadable|NotFound|Data|Unknown)Error$/.test(e?.name)) throw e;
+  return null;
+}

@@ -328,3 +328,28 @@ test('I2: another request under a key, whose body is still being read when the f
   await w.clock.go(6_000);
   assert.equal(t.result.answer.headers.get('Idempotency-Status'), 'key-reused');
 });
+
+test('B134: what is to be done anew and cannot be read keeps its name, and the person hears of it', async () => {
+  for (const how of ['lost', 'unreadable']) {
+    const w = world();
+    const a = w.program();
+    w.net = 'cut';
+    const t = a.tap('photo');
+    await w.clock.go(86_400_001);
+    void a.outbox.flush(true);
+    await w.clock.go(0);
+    const { body } = a.store;
+    a.store.body = async () => {
+      if (how === 'lost') return null;
+      throw new DOMException('Data lost due to missing file', 'NotReadableError');
+    };
+    for (const way of /** @type {const} */ (['resend', 'retry'])) assert.equal(await a.decide[way](t.key), 'unreadable', how);
+    assert.deepEqual(w.entries().map((e) => [e.key, e.state]), [[t.key, 'ask']]);
+    a.store.body = body;
+    w.net = 'ok';
+    assert.equal(await a.decide.resend(t.key), 'waiting');
+    void a.outbox.flush(true);
+    await w.clock.go(0);
+    assert.deepEqual([bodies(w), w.entries()], [['photo', 'photo'], []]);
+  }
+});

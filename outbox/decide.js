@@ -2,7 +2,7 @@
 // What a person decides about an entry: now, anew, never mind, what became of it?
 // Pages do this; sending stays the engine's.
 
-import { checksum, readable } from './body.js';
+import { checksum, lost, readable } from './body.js';
 import { defaults, nextSeq } from './line.js';
 import { inLine } from './waits.js';
 
@@ -54,7 +54,7 @@ export function createDecisions({ store, locks, fetch, newKey, now = Date.now, c
    * done already, needs a new name for that.
    *
    * @param {string} key
-   * @returns {Promise<string>} waiting, sending or gone
+   * @returns {Promise<string>} waiting, sending, gone or unreadable
    */
   async function retry(key) {
     const result = await decide(key, (e, s) => {
@@ -70,22 +70,26 @@ export function createDecisions({ store, locks, fetch, newKey, now = Date.now, c
    * The same wish under a new name: done again, even if it was done before.
    *
    * @param {string} key
-   * @returns {Promise<string>} waiting, sending or gone
+   * @returns {Promise<string>} waiting, sending, gone or unreadable
    */
   async function resend(key) {
-    const body = await store.body(key);
+    const body = await store.body(key).catch(lost);
     const name = newKey();
     const renamed = body && rename(body, cfg.keyField, key, name);
-    return decide(key, (e, s) => ({
-      del: [key],
-      put: [{
-        ...anew(e, s), key: name, sum: checksum(renamed, e.headers['content-type']), size: renamed?.byteLength ?? e.size,
-        text: e.text && readable(e.headers['content-type'], renamed),
-        firstSentAt: null, triedAt: 0, attempts: 0,
-      }],
-      bodies: renamed ? [[name, renamed]] : [],
-      value: 'waiting',
-    }));
+    return decide(key, (e, s) => {
+      // The browser may be able to read it another time.
+      if (e.size && !body) return { value: 'unreadable' };
+      return {
+        del: [key],
+        put: [{
+          ...anew(e, s), key: name, sum: checksum(renamed, e.headers['content-type']), size: renamed?.byteLength ?? 0,
+          text: e.text && readable(e.headers['content-type'], renamed),
+          firstSentAt: null, triedAt: 0, attempts: 0,
+        }],
+        bodies: renamed ? [[name, renamed]] : [],
+        value: 'waiting',
+      };
+    });
   }
 
   /**

@@ -15,7 +15,7 @@
 //   7 first sends happen in the line's order
 
 import { retryAfter, statusToken, verdict } from './answer.js';
-import { checksum, readable, said } from './body.js';
+import { checksum, lost, readable, said } from './body.js';
 import { keptHeaders } from './heard.js';
 import { defaults, hello, place, settle, take } from './line.js';
 import { inLine, waiting } from './waits.js';
@@ -393,17 +393,6 @@ export function createOutbox({
 }
 
 /** @typedef {ReturnType<typeof createOutbox>} Outbox */
-
-/**
- * A body that the browser cannot give back any more (Chromium keeps a large one as
- * a file beside its database) must not hold up the line for ever.
- *
- * @param {any} e
- */
-function lost(e) {
-  if (!/^(NotReadable|NotFound|Data|Unknown)Error$/.test(e?.name)) throw e;
-  return null;
-}
 
 /** @param {string} v */
 const isDone = (v) => v === 'done' || v === 'unguarded';

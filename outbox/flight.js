@@ -155,9 +155,16 @@ export function createFlights({ cfg, send, find, say, put, answered, expect }) {
       return f && ((await f.found)?.clone() ?? null);
     },
 
-    /** The worker tells what became of it. @param {any} event */
-    tell(event) {
+    /**
+     * The worker tells what became of it.
+     *
+     * @param {any} event
+     * @param {boolean} [before] it was asked for before this page was there
+     */
+    tell(event, before) {
       const f = flights.get(event.key);
+      // What only a page before asked for is late here.
+      if (before && !f && event.live && !event.nav) event = { ...event, live: false, html: '', hx: null, trigger: null };
       // A form's answer is the browser's; a download leaves the page.
       if (f?.open && !(f.nav && (event.live || event.kind === 'unsaved'))) f.news = event;
       else return end(event, f);

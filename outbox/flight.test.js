@@ -76,6 +76,23 @@ test('what another page asked for, or this one before it was reloaded, is put wh
   assert.deepEqual([p.said, p.put], [['delivered row-k'], ['<li>']]);
 });
 
+test('what the page before asked for is late here, and not what this one asked for too, under the same name or before the clock was set back', async () => {
+  const p = make();
+  p.flights.tell(delivered({ live: true, createdAt: 1 }), true);
+  p.flights.tell(delivered({ live: true, nav: true }), true);
+  await drain();
+  assert.deepEqual([p.said, p.put], [['delivered row-k'], ['']]);
+  for (const first of ['answer', 'message']) {
+    const q = make();
+    await q.begin('k');
+    if (first === 'message') q.flights.tell(delivered({ live: true }), true);
+    q.heard('k', 200, { 'Idempotency-Status': 'executed' });
+    if (first === 'answer') q.flights.tell(delivered({ live: true }), true);
+    await drain();
+    assert.deepEqual([q.said, q.closed.includes('k')], [[], true], first);
+  }
+});
+
 test('a refusal is said to the element, at once or late', async () => {
   for (const live of [true, false]) {
     const p = make();

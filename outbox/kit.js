@@ -290,11 +290,14 @@ function drawItem(e, item) {
     note.textContent = '';
     drawList();
   };
+  const again = async (/** @type {'retry' | 'resend'} */ how) => {
+    note.textContent = (await outbox[how](e.key)) === 'unreadable' ? say('row.stuck') : '';
+  };
   /** @type {Record<string, () => unknown>} */
   const does = {
-    retry: () => outbox.retry(e.key),
-    send: () => outbox.retry(e.key),
-    resend: () => outbox.resend(e.key),
+    retry: () => again('retry'),
+    send: () => again('retry'),
+    resend: () => again('resend'),
     async check() {
       note.textContent = '';
       const found = await outbox.look(e.key);

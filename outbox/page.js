@@ -29,6 +29,8 @@ const told = { owner, since, headers: cfg.headers, former: cfg.former };
 // randomUUID is missing on plain http.
 const newId = () =>
   crypto.randomUUID?.() ?? [...crypto.getRandomValues(new Uint8Array(16))].map((b) => b.toString(16).padStart(2, '0')).join('');
+// What this page's own engine tells it has heard already.
+const by = newId();
 // A form that no worker takes, or that the browser sends again by itself, says
 // nowhere else whose it is.
 const newKey = () => newId() + (/^[\w-]{1,99}$/.test(owner ?? '') ? '~' + owner : '');
@@ -68,7 +70,7 @@ class Outbox extends EventTarget {
   retry = (key) => decide('retry', key);
   /** Gives it up. @param {string} key @returns discarded; sending: it is on its way already; gone */
   discard = (key) => decide('discard', key);
-  /** Does it again under a new name, even if it was done before. @param {string} key */
+  /** Does it again under a new name, even if it was done before. @param {string} key @returns as retry; unreadable: its body cannot be had now */
   resend = (key) => decide('resend', key);
   /** Asks the server what became of it. @param {string} key @returns done, refused, waiting, ask, … */
   look = (key) => decide('look', key);
@@ -120,14 +122,15 @@ function local() {
 }
 
 /**
- * A worker's pages know of what this one keeps: should it be closed, they have it
- * sent. The worker sends nothing now, for this page awaits the answers.
+ * A worker's pages know of what this one keeps, and what became of it: should it be closed,
+ * they have it sent. The worker sends nothing now, for this page awaits the answers.
  *
  * @param {any} m
  */
 function share(m) {
   hear(m);
-  if (m.pending !== 0) void workers?.getRegistration().then((r) => r?.active?.postMessage({ type: 'flush', tell: 'only' }), () => {});
+  const events = m.events?.map((/** @type {any} */ e) => ({ ...e, by }));
+  if (m.pending || !events || events[0]) void workers?.getRegistration().then((r) => r?.active?.postMessage({ type: 'flush', tell: 'only', events }), () => {});
 }
 
 /** @param {string} url @param {RequestInit} init */
@@ -195,9 +198,7 @@ function hear(m) {
   whose = owner ?? m.owner ?? '';
   heard();
   // A row shows its wish until the late answer is in its place.
-  const put = Promise.all(m.events.map((/** @type {any} */ e) =>
-    // What the page before asked for is late here.
-    e.owner === owner && flights.tell(e.live && !e.nav && e.createdAt < since ? { ...e, live: false, html: '', hx: null, trigger: null } : e)));
+  const put = Promise.all(m.events.map((/** @type {any} */ e) => e.owner === owner && e.by !== by && flights.tell(e, e.createdAt < since)));
   hearing = hearing.then(() => Promise.race([put, after(1_000)])).then(show, show);
 }
 
@@ -312,7 +313,11 @@ addEventListener('pageshow', ({ persisted }) => {
     if (!form.querySelector('textarea,select,input:not([type=hidden],[type=submit],[type=image],[type=button])')) intents.close(wishRow(form));
   }
 });
-addEventListener('pagehide', () => clearTimeout(leaving));
+addEventListener('pagehide', () => {
+  clearTimeout(leaving);
+  // Should it come back as it is: it has heard nothing of what was done since.
+  born = Date.now();
+});
 addEventListener('online', () => kick(true));
 addEventListener('focus', () => kick());
 document.addEventListener('resume', () => kick(true));

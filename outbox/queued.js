@@ -6,8 +6,9 @@
 
 const asked = new URLSearchParams(location.search);
 const wanted = asked.get('back') || '/';
-// What leads nowhere has no origin.
-const back = Object.assign(document.createElement('a'), { href: wanted });
+// A path, which may begin with two slashes. What leads nowhere has no origin.
+const back = Object.assign(document.createElement('a'), { href: location.origin + wanted });
+const home = () => (back.href = '/');
 const link = /** @type {HTMLAnchorElement} */ (document.getElementById('outbox-back'));
 const workers = navigator.serviceWorker;
 
@@ -19,16 +20,18 @@ const flush = (reset) => workers?.controller?.postMessage({ type: 'flush', reset
 
 async function goBack() {
   flush();
-  if (back.origin !== location.origin) return;
   const r = await fetch(back.href, { signal: AbortSignal.timeout(3_000) }).catch(() => null);
   if (r) flush(true);
+  // A page that was the answer to a form, or is no more.
+  if (/^(404|405|410)$/.test(String(r?.status))) home();
   // The page shows it if it is drawn after it was done.
   if (r?.ok && waits) await Promise.race([new Promise((ok) => (gone = () => ok(0))), new Promise((ok) => setTimeout(ok, 2_000))]);
   if (r?.ok) location.replace(back.href);
   return r?.ok;
 }
 
-if (back.origin === location.origin) link.href = back.href;
+if (back.origin !== location.origin) home();
+link.href = back.href;
 link.addEventListener('click', async (event) => {
   if (link.origin !== location.origin || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();

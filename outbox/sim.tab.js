@@ -93,6 +93,7 @@ export function createTabs({ b, mutant, judge, config, program, worker, over }) 
     const owner = b.cookie.valid ? b.cookie.who : '';
     const since = clock.now();
     let born = since;
+    const by = Symbol('page');
     const url = `${origin}/tasks`;
     /** @type {any[]} */
     let entries = [];
@@ -131,7 +132,8 @@ export function createTabs({ b, mutant, judge, config, program, worker, over }) 
     /** @param {any} m */
     function share(m) {
       hear(m);
-      if (me.alive && m.pending !== 0) worker().fire('message', { data: { type: 'flush', tell: 'only' }, source: null });
+      const events = m.events?.map((/** @type {any} */ e) => ({ ...e, by }));
+      if (me.alive && (m.pending || !events || events[0])) worker().fire('message', { data: { type: 'flush', tell: 'only', events }, source: null });
     }
 
     /** @param {string} to @param {any} init */
@@ -184,7 +186,7 @@ export function createTabs({ b, mutant, judge, config, program, worker, over }) 
       tab.entries = entries;
       tab.stored = m.stored;
       heard();
-      for (const e of m.events) if (e.owner === owner) void flights.tell(e.live && !e.nav && e.createdAt < since ? { ...e, live: false } : e);
+      for (const e of m.events) if (e.owner === owner && e.by !== by) void flights.tell(e, e.createdAt < since);
       arm();
     }
 

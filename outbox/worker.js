@@ -9,11 +9,8 @@ import { createOutbox } from './engine.js';
 import { announced } from './heard.js';
 import { idbStore } from './idb.js';
 import { defaults } from './line.js';
-import { auth, deny, either } from './paths.js';
+import { auth, changes, deny, either } from './paths.js';
 import { respond } from './respond.js';
-
-// A page that was drawn anew may show the answer already.
-const LATE = { live: false, html: '', hx: null, trigger: null };
 
 /**
  * @typedef {object} Options
@@ -53,7 +50,8 @@ export function attach(worker, options) {
     visible: async () => (await pages()).some((c) => c.visibilityState === 'visible'),
     // One after another, so that the last state told is the last there was.
     tell(message) {
-      for (const e of message.events ?? []) if (!(e.live && e.nav)) news = [...news.slice(-49), { ...e, ...LATE, at: Date.now() }];
+      // A page that was drawn anew may show the answer already.
+      for (const e of message.events ?? []) if (!(e.live && e.nav)) news = [...news.slice(-49), { ...e, live: false, html: '', hx: null, trigger: null, at: Date.now() }];
       telling = telling.then(async () => {
         for (const c of await pages()) c.postMessage(message);
       }).catch(() => {});
@@ -77,7 +75,7 @@ export function attach(worker, options) {
     const r = /** @type {Request} */ (event.request);
     const { origin, pathname } = new URL(r.url);
     if (origin !== site.origin || cfg.kill) return;
-    if (r.method === 'GET') {
+    if (!changes(r.method)) {
       if (r.mode === 'navigate' && pathname === page) {
         event.respondWith(worker.caches.match(page, { cacheName: cfg.name }).catch(() => {}).then((/** @type {any} */ kept) => kept ?? worker.fetch(r)));
       }
@@ -118,15 +116,15 @@ export function attach(worker, options) {
   });
 
   /**
-   * @param {{owner?: string, since?: number, headers?: Record<string, string>, former?: string[], reset?: boolean, tell?: boolean | 'only', small?: boolean, born?: number}} m tell: all
+   * @param {{owner?: string, since?: number, headers?: Record<string, string>, former?: string[], reset?: boolean, tell?: boolean | 'only', small?: boolean, born?: number, events?: any[]}} m tell: all
    *   pages; only: and send nothing; small: a page sends the big ones; born: when the page
-   *   was asked for, if it has heard nothing yet
+   *   was asked for, if it has heard nothing yet; events: what a page that sends has to tell
    * @param {any} client
    */
-  async function kick({ owner, since = 0, headers, former, reset, tell, small, born }, client) {
+  async function kick({ owner, since = 0, headers, former, reset, tell, small, born, events }, client) {
     if (owner != null) await outbox.greet({ owner, since, headers, former });
-    if (tell) await outbox.announce();
-    else client?.postMessage({ ...(await outbox.state(born ? news.filter((e) => e.at > born) : [])), off: cfg.kill });
+    if (tell) await outbox.announce(events);
+    else client?.postMessage({ ...(await outbox.state(born ? news.filter(({ at }) => at > born && at <= Date.now()) : [])), off: cfg.kill });
     if (tell !== 'only') await outbox.flush(reset, small);
   }
 

@@ -179,9 +179,10 @@ test('W25: a page that sends by itself has the others told, and the worker send 
   assert.deepEqual([w.told.map((m) => m.pending), w.sent], [[1], []]);
   // The first page of a visit, and one that was forced to load anew, are among them.
   w.others.push({ visibilityState: 'visible', postMessage: (/** @type {any} */ m) => w.told.push(m) });
-  await Promise.all(w.fire('message', { data: { type: 'flush', reset: true, tell: 'only' } }).work);
+  const events = [{ key: 'l', kind: 'delivered' }];
+  await Promise.all(w.fire('message', { data: { type: 'flush', reset: true, tell: 'only', events } }).work);
   await drain();
-  assert.equal(w.told.length, 3);
+  assert.deepEqual(w.told.map((m) => m.events), [[], events, events]);
 });
 
 test('4.5: a page that sends the big ones itself says so', async () => {
@@ -214,6 +215,33 @@ test('R24: a POST to a login stops the line until a page says who it is', async 
   assert.equal(w.sent.length, 0);
   await Promise.all(w.fire('message', { data: { type: 'flush', owner: 'A', since: Date.now() + 1 } }).work);
   assert.equal(w.sent.length, 1);
+});
+
+test('a look at a login page, which a link checker takes with HEAD, signs nobody out', async () => {
+  const w = scope();
+  await Promise.all(w.fire('message', { data: { type: 'flush', owner: 'A', since: 1 } }).work);
+  for (const method of ['GET', 'HEAD', 'OPTIONS']) await Promise.all(w.fetch({ method, url: `${origin}/login`, headers: {} }).work);
+  await w.fetch(mine).answer;
+  assert.equal(w.sent.length, 1);
+});
+
+test('a page that was on its way is told what was done meanwhile; not what a clock that was set back says will be done, for it would load itself anew for that without end', async () => {
+  const w = scope();
+  mock.timers.enable({ apis: ['Date'], now: 100_000 });
+  try {
+    await Promise.all(w.fetch(mine).work);
+    const told = async (/** @type {number} */ born) => {
+      /** @type {any[]} */
+      const heard = [];
+      await Promise.all(w.fire('message', { data: { type: 'flush', born }, source: { postMessage: (/** @type {any} */ m) => heard.push(m) } }).work);
+      return heard[0].events.map((/** @type {any} */ e) => [e.key, e.kind]);
+    };
+    assert.deepEqual([await told(99_000), await told(100_000), await told(0)], [[['k', 'delivered']], [], []]);
+    mock.timers.setTime(40_000);
+    assert.deepEqual(await told(39_000), []);
+  } finally {
+    mock.timers.reset();
+  }
 });
 
 test('the page for waiting forms is kept at installation and answered without a network', async () => {

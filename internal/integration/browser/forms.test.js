@@ -297,3 +297,85 @@ test('W15: the page that waits goes back when the form was delivered, so that th
   await tab.waitFor('it is back', () => location.pathname === '/list');
   assert.deepEqual([posts.length, await tab.eval(() => document.querySelector('#list')?.textContent)], [1, '1']);
 });
+
+// A page that answered a form cannot be asked for, and a path may begin with two slashes.
+for (const path of ['/was-an-answer', '//list']) {
+  test(`the page that waits leads home, or back, where the form was on ${path}`, async () => {
+    body = '<form method="post" action="/notes"><input name="text"><button id="go">Go</button></form>';
+    await tab.goto(`${site.url}/list`);
+    await tab.controlled();
+    await tab.goto(site.url + path);
+    slow.down = true;
+    await tab.type('[name=text]', 'milk');
+    await tab.click('#go');
+    await tab.waitFor('it waits', () => location.pathname === '/outbox/queued');
+    slow.down = false;
+    await tab.waitFor('it is elsewhere', () => location.pathname !== '/outbox/queued' && document.readyState === 'complete');
+    assert.equal(await tab.eval(() => location.pathname), path === '//list' ? path : '/');
+    await sent(1);
+  });
+}
+
+test('a page that comes back as it was left is told what was done meanwhile, and the next press of its button is a new wish', async () => {
+  await show('<button id="more">one more</button>');
+  slow.down = true;
+  // As htmx asks.
+  const press = () => tab.eval(async () => {
+    Object.assign(window, { htmx: { config: {} } });
+    const [headers, say] = [/** @type {Record<string, string>} */ ({}), (/** @type {string} */ type, /** @type {any} */ detail) => dispatchEvent(new CustomEvent(`htmx:${type}`, { detail }))];
+    say('configRequest', { elt: document.getElementById('more'), verb: 'post', path: '/notes', formData: new FormData(), headers, target: null, parameters: {} });
+    const { status, headers: got } = await fetch('/notes', { method: 'POST', headers });
+    say('beforeOnLoad', { xhr: { status, getResponseHeader: (/** @type {string} */ name) => got.get(name) }, requestConfig: { headers } });
+    return { key: headers['Idempotency-Key'], status };
+  });
+  await tab.eval(() => {
+    Object.assign(window, { said: [] });
+    document.addEventListener('outbox:delivered', e => /** @type {any} */ (window).said.push(e.detail.key));
+    addEventListener('pageshow', e => Object.assign(window, { persisted: e.persisted }));
+  });
+  const first = await press();
+  assert.deepEqual([first.status, await press()], [202, first], 'the same wish while it is unanswered');
+  await tab.goto('about:blank');
+  slow.down = false;
+  const second = await browser.newTab();
+  await second.goto(site.url);
+  await sent(1);
+  await second.close();
+  await tab.front();
+  await tab.back();
+  const found = await tab.eval(() => ({
+    persisted: /** @type {any} */ (window).persisted,
+    why: JSON.stringify(/** @type {any} */ (performance.getEntriesByType('navigation')[0]).notRestoredReasons),
+  }));
+  assert.ok(found.persisted, `the browser had not kept the page: ${found.why}`);
+  await sleep(1_000);
+  assert.notEqual((await press()).key, first.key);
+  assert.deepEqual(await tab.eval(() => /** @type {any} */ (window).said), [first.key]);
+});
+
+test('4.5: what is big, and another page sends, its own page hears of too, once, and that one hears of it once', async () => {
+  await show('');
+  slow.down = true;
+  const listen = () => {
+    Object.assign(window, { said: [] });
+    document.addEventListener('outbox:delivered', e => /** @type {any} */ (window).said.push(e.detail.key));
+  };
+  await tab.eval(listen);
+  const status = await tab.eval(() => /** @type {any} */ (window).outbox.fetch('/notes', { method: 'POST', body: 'x'.repeat(70_000) }).then((/** @type {Response} */ r) => r.status));
+  assert.equal(status, 202);
+  // It is asleep, and sends nothing by itself.
+  await tab.eval(() => Object.defineProperty(document, 'visibilityState', { value: 'hidden' }));
+  await sleep(6_000);
+  const second = await browser.newTab();
+  await second.goto(site.url);
+  await second.controlled();
+  await second.eval(listen);
+  await second.waitFor('it knows of it', async () => (await import(/** @type {string} */ ('/outbox/page.js'))).outbox.snapshot.entries.length === 1);
+  slow.down = false;
+  await second.eval(async () => (await import(/** @type {string} */ ('/outbox/page.js'))).outbox.flush());
+  await sent(1);
+  await sleep(1_000);
+  const said = () => Promise.all([tab, second].map(t => t.eval(() => /** @type {any} */ (window).said)));
+  assert.deepEqual(await said(), [[posts[0].key], [posts[0].key]]);
+  await second.close();
+});

@@ -72,13 +72,14 @@ class Outbox extends EventTarget {
   calls = [];
   keeps = [];
   found = 'ask';
+  again = 'waiting';
   show(entries, more) {
     const line = entries.filter(e => e.state !== 'refused' && e.state !== 'ask');
     this.snapshot = { ...this.snapshot, pending: line.length, login: line.some(e => e.state === 'login') ? line.length : 0, foreign: 0, entries, ...more };
     this.dispatchEvent(new CustomEvent('change', { detail: this.snapshot }));
   }
   async retry(key) { this.calls.push('retry ' + key); return 'waiting'; }
-  async resend(key) { this.calls.push('resend ' + key); return 'waiting'; }
+  async resend(key) { this.calls.push('resend ' + key); return this.again; }
   async look(key) { this.calls.push('look ' + key); return this.found; }
   async flush() { this.calls.push('flush'); }
   async discard(key) {

@@ -219,6 +219,10 @@ for (const engine of /** @type {const} */ (['chromium', 'firefox', 'webkit'])) {
       await tab.click('.outbox-item:nth-child(3) [data-act=retry]');
       await tab.click('[data-act=flush]');
       assert.deepEqual(await calls(), ['look q', 'resend q', 'retry r', 'flush']);
+      // Its content cannot be read: nothing happens, and the person is told so.
+      await tab.eval(() => (/** @type {any} */ (window).outbox.again = 'unreadable'));
+      await tab.click('.outbox-item:nth-child(5) [data-act=resend]');
+      await tab.waitFor('it says so', () => document.querySelector('.outbox-item:nth-child(5) .outbox-note')?.textContent === 'пока не отправляется');
       await show(entry('l', 'login'), entry('w', 'waiting', { attempts: 0 }));
       assert.deepEqual(
         await tab.eval(() => [...document.querySelectorAll('.outbox-item')].map(li => li.querySelector('a')?.getAttribute('href') ?? null)),
