@@ -93,6 +93,14 @@ test('what the page before asked for is late here, and not what this one asked f
   }
 });
 
+test('what is told of a form of a page that was left does not close its wish, should the page come back: sent unchanged it is the same', async () => {
+  const p = make();
+  p.flights.begin({ key: 'k', el: 'row-k', asker: /** @type {any} */ ({}), swap: '' }, true);
+  p.flights.tell(delivered({ live: false }));
+  await drain();
+  assert.deepEqual([p.closed, p.said], [[], []]);
+});
+
 test('a refusal is said to the element, at once or late', async () => {
   for (const live of [true, false]) {
     const p = make();

@@ -46,6 +46,8 @@ const flights = createFlights({ cfg, send, find, say, put, answered: intents.ans
 
 /** @type {any[]} */
 let entries = [];
+/** What there was when this page was left, to which somebody comes back. @type {any[]} */
+let left = [];
 let stored = true;
 let hearing = Promise.resolve();
 let shown = '';
@@ -193,6 +195,12 @@ function hear(m) {
   if (m?.type === 'outbox-placed') flights.placed(m.key);
   if (m?.type !== 'outbox') return;
   ({ entries, stored } = m);
+  if (stored) {
+    // A worker that was ended does not tell what is over. A form that somebody
+    // comes back to says the same when it is sent unchanged.
+    for (const { key, nav } of left) if (!nav && !entries.find((e) => e.key === key)) intents.answered(key);
+    left = [];
+  }
   off ||= m.off;
   asked = !stored;
   whose = owner ?? m.owner ?? '';
@@ -306,6 +314,7 @@ if (location.hash === '#outbox-' || (location.hash.startsWith('#outbox=') && nav
 
 addEventListener('pageshow', ({ persisted }) => {
   if (!persisted) return;
+  left = entries;
   void kick(true);
   // Going back to a form with something typed in it and sending it unchanged is
   // the same wish. A mere button says what it says anew.

@@ -316,42 +316,45 @@ for (const path of ['/was-an-answer', '//list']) {
   });
 }
 
-test('a page that comes back as it was left is told what was done meanwhile, and the next press of its button is a new wish', async () => {
-  await show('<button id="more">one more</button>');
-  slow.down = true;
-  // As htmx asks.
-  const press = () => tab.eval(async () => {
-    Object.assign(window, { htmx: { config: {} } });
-    const [headers, say] = [/** @type {Record<string, string>} */ ({}), (/** @type {string} */ type, /** @type {any} */ detail) => dispatchEvent(new CustomEvent(`htmx:${type}`, { detail }))];
-    say('configRequest', { elt: document.getElementById('more'), verb: 'post', path: '/notes', formData: new FormData(), headers, target: null, parameters: {} });
-    const { status, headers: got } = await fetch('/notes', { method: 'POST', headers });
-    say('beforeOnLoad', { xhr: { status, getResponseHeader: (/** @type {string} */ name) => got.get(name) }, requestConfig: { headers } });
-    return { key: headers['Idempotency-Key'], status };
+for (const ended of [false, true]) {
+  test(`a page that comes back as it was left ${ended ? 'knows what is over, though the worker was ended' : 'is told what was done meanwhile'}, and the next press of its button is a new wish`, async () => {
+    await show('<button id="more">one more</button>');
+    slow.down = true;
+    // As htmx asks.
+    const press = () => tab.eval(async () => {
+      Object.assign(window, { htmx: { config: {} } });
+      const [headers, say] = [/** @type {Record<string, string>} */ ({}), (/** @type {string} */ type, /** @type {any} */ detail) => dispatchEvent(new CustomEvent(`htmx:${type}`, { detail }))];
+      say('configRequest', { elt: document.getElementById('more'), verb: 'post', path: '/notes', formData: new FormData(), headers, target: null, parameters: {} });
+      const { status, headers: got } = await fetch('/notes', { method: 'POST', headers });
+      say('beforeOnLoad', { xhr: { status, getResponseHeader: (/** @type {string} */ name) => got.get(name) }, requestConfig: { headers } });
+      return { key: headers['Idempotency-Key'], status };
+    });
+    await tab.eval(() => {
+      Object.assign(window, { said: [] });
+      document.addEventListener('outbox:delivered', e => /** @type {any} */ (window).said.push(e.detail.key));
+      addEventListener('pageshow', e => Object.assign(window, { persisted: e.persisted }));
+    });
+    const first = await press();
+    assert.deepEqual([first.status, await press()], [202, first], 'the same wish while it is unanswered');
+    await tab.goto('about:blank');
+    slow.down = false;
+    const second = await browser.newTab();
+    await second.goto(site.url);
+    await sent(1);
+    await second.close();
+    await tab.front();
+    if (ended) await /** @type {import('./chromium.js').Chromium} */ (browser).stopWorkers();
+    await tab.back();
+    const found = await tab.eval(() => ({
+      persisted: /** @type {any} */ (window).persisted,
+      why: JSON.stringify(/** @type {any} */ (performance.getEntriesByType('navigation')[0]).notRestoredReasons),
+    }));
+    assert.ok(found.persisted, `the browser had not kept the page: ${found.why}`);
+    await sleep(1_000);
+    assert.notEqual((await press()).key, first.key);
+    assert.deepEqual(await tab.eval(() => /** @type {any} */ (window).said), ended ? [] : [first.key]);
   });
-  await tab.eval(() => {
-    Object.assign(window, { said: [] });
-    document.addEventListener('outbox:delivered', e => /** @type {any} */ (window).said.push(e.detail.key));
-    addEventListener('pageshow', e => Object.assign(window, { persisted: e.persisted }));
-  });
-  const first = await press();
-  assert.deepEqual([first.status, await press()], [202, first], 'the same wish while it is unanswered');
-  await tab.goto('about:blank');
-  slow.down = false;
-  const second = await browser.newTab();
-  await second.goto(site.url);
-  await sent(1);
-  await second.close();
-  await tab.front();
-  await tab.back();
-  const found = await tab.eval(() => ({
-    persisted: /** @type {any} */ (window).persisted,
-    why: JSON.stringify(/** @type {any} */ (performance.getEntriesByType('navigation')[0]).notRestoredReasons),
-  }));
-  assert.ok(found.persisted, `the browser had not kept the page: ${found.why}`);
-  await sleep(1_000);
-  assert.notEqual((await press()).key, first.key);
-  assert.deepEqual(await tab.eval(() => /** @type {any} */ (window).said), [first.key]);
-});
+}
 
 test('4.5: what is big, and another page sends, its own page hears of too, once, and that one hears of it once', async () => {
   await show('');
