@@ -379,3 +379,21 @@ test('4.5: what is big, and another page sends, its own page hears of too, once,
   assert.deepEqual(await said(), [[posts[0].key], [posts[0].key]]);
   await second.close();
 });
+
+test('a page that comes back before a wish of the page after it is done is told of that too', async () => {
+  await show('');
+  await tab.eval(() => {
+    Object.assign(window, { said: [] });
+    document.addEventListener('outbox:delivered', e => /** @type {any} */ (window).said.push(e.detail.key));
+    addEventListener('pageshow', e => Object.assign(window, { persisted: e.persisted }));
+  });
+  await tab.goto(`${site.url}/?away`);
+  slow.post = 400; // below the soft limit
+  await tab.eval(async () => void (await import(/** @type {string} */ ('/outbox/page.js'))).outbox.fetch('/notes', { method: 'POST', body: 'milk' }));
+  await sleep(100);
+  await tab.back();
+  assert.equal(await tab.eval(() => /** @type {any} */ (window).persisted), true);
+  await sent(1);
+  await tab.waitFor('it is told', () => /** @type {any} */ (window).said.length > 0);
+  assert.deepEqual(await tab.eval(() => /** @type {any} */ (window).said), [posts[0].key]);
+});
