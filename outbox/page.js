@@ -24,6 +24,8 @@ const since = Date.now();
 const [navigation] = /** @type {PerformanceNavigationTiming[]} */ (performance.getEntriesByType('navigation'));
 // It may have been drawn without what was done since.
 let born = since - performance.now() + (navigation?.fetchStart ?? 0);
+// What was asked for earlier, another page asked for.
+let seen = since;
 const told = { owner, since, headers: cfg.headers, former: cfg.former };
 
 // randomUUID is missing on plain http.
@@ -206,7 +208,7 @@ function hear(m) {
   whose = owner ?? m.owner ?? '';
   heard();
   // A row shows its wish until the late answer is in its place.
-  const put = Promise.all(m.events.map((/** @type {any} */ e) => e.owner === owner && e.by !== by && flights.tell(e, e.createdAt < since)));
+  const put = Promise.all(m.events.map((/** @type {any} */ e) => e.owner === owner && e.by !== by && flights.tell(e, e.createdAt < seen)));
   hearing = hearing.then(() => Promise.race([put, after(1_000)])).then(show, show);
 }
 
@@ -315,6 +317,7 @@ if (location.hash === '#outbox-' || (location.hash.startsWith('#outbox=') && nav
 addEventListener('pageshow', ({ persisted }) => {
   if (!persisted) return;
   left = entries;
+  seen = Date.now();
   void kick(true);
   // Going back to a form with something typed in it and sending it unchanged is
   // the same wish. A mere button says what it says anew.

@@ -24,10 +24,12 @@ async function goBack() {
   if (r) flush(true);
   // A page that was the answer to a form, or is no more.
   if (/^(404|405|410)$/.test(String(r?.status))) home();
+  // Its answer may be a login.
+  const there = r?.ok || r?.status === 401;
   // The page shows it if it is drawn after it was done.
-  if (r?.ok && waits) await Promise.race([new Promise((ok) => (gone = () => ok(0))), new Promise((ok) => setTimeout(ok, 2_000))]);
-  if (r?.ok) location.replace(back.href);
-  return r?.ok;
+  if (there && waits) await Promise.race([new Promise((ok) => (gone = () => ok(0))), new Promise((ok) => setTimeout(ok, 2_000))]);
+  if (there) location.replace(back.href);
+  return there;
 }
 
 if (back.origin !== location.origin) home();

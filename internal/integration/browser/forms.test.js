@@ -61,7 +61,7 @@ async function answer(request, response) {
     await sleep(slow.get);
     return void response.writeHead(200, { 'Content-Type': 'text/html' }).end(page(`<script>said = []; document.addEventListener('outbox:delivered', e => said.push(e.detail.key))</script>`) + list);
   }
-  response.writeHead(pathname === '/' ? 200 : 404, { 'Content-Type': 'text/html; charset=utf-8' }).end(page(searchParams.has('base') ? '<base target="_blank">' : '', searchParams.has('slow') ? 3000 : undefined));
+  response.writeHead(pathname === '/' ? 200 : pathname === '/private' ? 401 : 404, { 'Content-Type': 'text/html; charset=utf-8' }).end(page(searchParams.has('base') ? '<base target="_blank">' : '', searchParams.has('slow') ? 3000 : undefined));
 }
 
 /** @type {Awaited<ReturnType<typeof serve>>} */
@@ -298,8 +298,9 @@ test('W15: the page that waits goes back when the form was delivered, so that th
   assert.deepEqual([posts.length, await tab.eval(() => document.querySelector('#list')?.textContent)], [1, '1']);
 });
 
-// A page that answered a form cannot be asked for, and a path may begin with two slashes.
-for (const path of ['/was-an-answer', '//list']) {
+// A page that answered a form cannot be asked for, one may answer with its login,
+// and a path may begin with two slashes.
+for (const path of ['/was-an-answer', '/private', '//list']) {
   test(`the page that waits leads home, or back, where the form was on ${path}`, async () => {
     body = '<form method="post" action="/notes"><input name="text"><button id="go">Go</button></form>';
     await tab.goto(`${site.url}/list`);
@@ -311,7 +312,7 @@ for (const path of ['/was-an-answer', '//list']) {
     await tab.waitFor('it waits', () => location.pathname === '/outbox/queued');
     slow.down = false;
     await tab.waitFor('it is elsewhere', () => location.pathname !== '/outbox/queued' && document.readyState === 'complete');
-    assert.equal(await tab.eval(() => location.pathname), path === '//list' ? path : '/');
+    assert.equal(await tab.eval(() => location.pathname), path === '/was-an-answer' ? '/' : path);
     await sent(1);
   });
 }
@@ -381,4 +382,22 @@ test('4.5: what is big, and another page sends, its own page hears of too, once,
   const said = () => Promise.all([tab, second].map(t => t.eval(() => /** @type {any} */ (window).said)));
   assert.deepEqual(await said(), [[posts[0].key], [posts[0].key]]);
   await second.close();
+});
+
+test('a page that comes back before a wish of the page after it is done is told of that too', async () => {
+  await show('');
+  await tab.eval(() => {
+    Object.assign(window, { said: [] });
+    document.addEventListener('outbox:delivered', e => /** @type {any} */ (window).said.push(e.detail.key));
+    addEventListener('pageshow', e => Object.assign(window, { persisted: e.persisted }));
+  });
+  await tab.goto(`${site.url}/?away`);
+  slow.post = 400; // below the soft limit
+  await tab.eval(async () => void (await import(/** @type {string} */ ('/outbox/page.js'))).outbox.fetch('/notes', { method: 'POST', body: 'milk' }));
+  await sleep(100);
+  await tab.back();
+  assert.equal(await tab.eval(() => /** @type {any} */ (window).persisted), true);
+  await sent(1);
+  await tab.waitFor('it is told', () => /** @type {any} */ (window).said.length > 0);
+  assert.deepEqual(await tab.eval(() => /** @type {any} */ (window).said), [posts[0].key]);
 });
