@@ -19,13 +19,12 @@ const cfg = { prefix: '/outbox/', scope: '/', softLimit: 8_000, maxBody: 1 << 20
 const owner = meta('outbox-owner');
 // Whose line is shown: where the page does not know, the worker's.
 let whose = owner ?? '';
-// The page that was loaded last knows best who that is.
-const since = Date.now();
+// What was asked for earlier, another page asked for.
+let since = Date.now();
 const [navigation] = /** @type {PerformanceNavigationTiming[]} */ (performance.getEntriesByType('navigation'));
 // It may have been drawn without what was done since.
 let born = since - performance.now() + (navigation?.fetchStart ?? 0);
-// What was asked for earlier, another page asked for.
-let seen = since;
+// The page that was loaded last knows best who that is.
 const told = { owner, since, headers: cfg.headers, former: cfg.former };
 
 // randomUUID is missing on plain http.
@@ -200,7 +199,7 @@ function hear(m) {
   whose = owner ?? m.owner ?? '';
   heard();
   // A row shows its wish until the late answer is in its place.
-  const put = Promise.all(m.events.map((/** @type {any} */ e) => e.owner === owner && e.by !== by && flights.tell(e, e.createdAt < seen)));
+  const put = Promise.all(m.events.map((/** @type {any} */ e) => e.owner === owner && e.by !== by && flights.tell(e, e.createdAt < since)));
   hearing = hearing.then(() => Promise.race([put, after(1_000)])).then(show, show);
 }
 
@@ -308,12 +307,12 @@ if (location.hash === '#outbox-' || (location.hash.startsWith('#outbox=') && nav
 
 addEventListener('pageshow', ({ persisted }) => {
   if (!persisted) return;
-  seen = Date.now();
+  since = Date.now();
   void kick(true);
   // Going back to a form with something typed in it and sending it unchanged is
   // the same wish. A mere button says what it says anew.
   for (const form of document.forms) {
-    if (!form.querySelector('textarea,select,input:not([type=hidden],[type=submit],[type=image],[type=button])')) intents.close(wishRow(form));
+    intents[form.querySelector('textarea,select,input:not([type=hidden],[type=submit],[type=image],[type=button])') ? 'keep' : 'close'](wishRow(form));
   }
 });
 addEventListener('pagehide', () => {
