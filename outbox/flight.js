@@ -13,10 +13,11 @@
  *   find: (key: string) => Promise<any>,
  *   say: (kind: string, who: Partial<Who>, detail: any) => void,
  *   put: (event: any, who?: Who) => Promise<Element | null>,
- *   answered: (key: string) => void,
+ *   answered: (key: string, at?: number) => void,
  *   expect: () => void,
  * }} page find: the entry, if it is stored; put: shows a late answer; expect: the
- *   worker is about to tell what there is, if it has not ended
+ *   worker is about to tell what there is, if it has not ended; at: when it was
+ *   answered, if this page was not there
  */
 export function createFlights({ cfg, send, find, say, put, answered, expect }) {
   /** @type {Map<string, Flight>} */
@@ -38,7 +39,7 @@ export function createFlights({ cfg, send, find, say, put, answered, expect }) {
     flights.delete(key);
     clearTimeout(f?.timer);
     f?.placed();
-    if (kind !== 'unsaved') answered(key);
+    if (kind !== 'unsaved') answered(key, event.at);
     // What was answered at once is shown; a refusal is said to the element.
     const late = !live || f?.waits || f?.lost;
     if (!late && !(f && kind === 'refused')) return;

@@ -55,9 +55,13 @@ export function createIntents({ newKey, newId = newKey, keyField, now = Date.now
       this.close(row);
       taps = [];
     },
-    /** The answer is known. @param {string} key */
-    answered(key) {
-      for (const [row, wish] of wishes) if (wish.key === key) wishes.delete(row);
+    /** It is found again as it was sent, and stays this wish whatever was done meanwhile. @param {any} row */
+    keep(row) {
+      Object.assign(wishes.get(row) ?? {}, { kept: true });
+    },
+    /** The answer is known. @param {string} key @param {number} [at] told to a page that was not there then */
+    answered(key, at) {
+      for (const [row, wish] of wishes) if (wish.key === key && !(at && wish.kept)) wishes.delete(row);
     },
     /**
      * After a reload: the waiting entries, the newest of each row.

@@ -188,3 +188,16 @@ test('B127: two buttons of one form are no second activation of each other; a sc
   assert.equal(i.second('submit', form, 'n', 'up'), true);
   assert.equal(i.second('submit', form, 'n'), true);
 });
+
+test('what is found in a form as it was sent stays the same wish, though it was done while the page was away; not what is told while it is there', () => {
+  for (const at of [1, undefined]) {
+    const { intents, keys } = { intents: createIntents({ newKey: () => `k${++n}`, keyField: '_key' }), keys: /** @type {string[]} */ ([]) };
+    let n = 0;
+    const press = (/** @type {string} */ row) => intents.choose(row, { method: 'POST', url: '/x', pairs: [['text', 'milk']] }).key;
+    keys.push(press('form'), press('button'));
+    intents.keep('form');
+    intents.keep('none');
+    for (const key of keys) intents.answered(key, at);
+    assert.deepEqual([press('form'), press('button')], at ? ['k1', 'k3'] : ['k3', 'k4']);
+  }
+});

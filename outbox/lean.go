@@ -22,8 +22,7 @@ func withoutComments(text []byte) []byte {
 			b.Write(line)
 			continue
 		}
-		line = line[len(line)-1:]
-		b.Write(line)
+		b.Write(line[len(bytes.TrimRight(line, "\r\n")):])
 	}
 	return b.Bytes()
 }

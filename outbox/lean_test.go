@@ -18,6 +18,14 @@ func TestOnlyCommentsDoNotTravel(t *testing.T) {
 	}
 }
 
+func TestACommentThatEndsAFileLeavesNothingOfItself(t *testing.T) {
+	for _, end := range []string{"// the end", "/* the end */", "/* the\n end */"} {
+		if got := strings.TrimSpace(string(withoutComments([]byte("f();\n" + end)))); got != "f();" {
+			t.Errorf("%q", got)
+		}
+	}
+}
+
 func TestWhatLooksLikeACommentAndIsNoneIsDoubted(t *testing.T) {
 	const script = "const a = `one\n// two`;\n/**\n * Doc.\n */ f();\nconst b = `${a}`; // `\n"
 	if got := doubts([]byte(script)); len(got) != 2 {

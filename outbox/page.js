@@ -19,20 +19,19 @@ const cfg = { prefix: '/outbox/', scope: '/', softLimit: 8_000, maxBody: 1 << 20
 const owner = meta('outbox-owner');
 // Whose line is shown: where the page does not know, the worker's.
 let whose = owner ?? '';
-// The page that was loaded last knows best who that is.
-const since = Date.now();
+// What was asked for earlier, another page asked for.
+let since = Date.now();
 const [navigation] = /** @type {PerformanceNavigationTiming[]} */ (performance.getEntriesByType('navigation'));
 // It may have been drawn without what was done since.
 let born = since - performance.now() + (navigation?.fetchStart ?? 0);
-// What was asked for earlier, another page asked for.
-let seen = since;
+// The page that was loaded last knows best who that is.
 const told = { owner, since, headers: cfg.headers, former: cfg.former };
 
 // randomUUID is missing on plain http.
 const newId = () =>
   crypto.randomUUID?.() ?? [...crypto.getRandomValues(new Uint8Array(16))].map((b) => b.toString(16).padStart(2, '0')).join('');
 // What this page's own engine tells it has heard already.
-const by = newId();
+const by = Math.random();
 // A form that no worker takes, or that the browser sends again by itself, says
 // nowhere else whose it is.
 const newKey = () => newId() + (/^[\w-]{1,99}$/.test(owner ?? '') ? '~' + owner : '');
@@ -67,8 +66,10 @@ let asked = false;
 // The worker takes nothing any more.
 let off = false;
 
+const now = () => ({ ...summary(entries, whose, Date.now(), cfg.softLimit), stored, controlled: controlled() });
+
 class Outbox extends EventTarget {
-  snapshot = { ...summary([], whose, since, cfg.softLimit), stored: true, controlled: controlled() };
+  snapshot = now();
 
   /** Sends it now. @param {string} key @returns what it is then: waiting, sending, gone */
   retry = (key) => decide('retry', key);
@@ -198,9 +199,8 @@ function hear(m) {
   if (m?.type !== 'outbox') return;
   ({ entries, stored } = m);
   if (stored) {
-    // A worker that was ended does not tell what is over. A form that somebody
-    // comes back to says the same when it is sent unchanged.
-    for (const { key, nav } of left) if (!nav && !entries.find((e) => e.key === key)) intents.answered(key);
+    // A worker that was ended does not tell what is over.
+    for (const { key } of left) if (!entries.find((e) => e.key === key)) intents.answered(key, 1);
     left = [];
   }
   off ||= m.off;
@@ -208,13 +208,12 @@ function hear(m) {
   whose = owner ?? m.owner ?? '';
   heard();
   // A row shows its wish until the late answer is in its place.
-  const put = Promise.all(m.events.map((/** @type {any} */ e) => e.owner === owner && e.by !== by && flights.tell(e, e.createdAt < seen)));
+  const put = Promise.all(m.events.map((/** @type {any} */ e) => e.owner === owner && e.by !== by && flights.tell(e, e.createdAt < since)));
   hearing = hearing.then(() => Promise.race([put, after(1_000)])).then(show, show);
 }
 
 function show() {
-  const next = { ...summary(entries, whose, Date.now(), cfg.softLimit), stored, controlled: controlled() };
-  outbox.snapshot = next;
+  const next = (outbox.snapshot = now());
   intents.restore(next.entries);
   const text = JSON.stringify(next);
   if (text !== shown) outbox.dispatchEvent(new CustomEvent('change', { detail: next }));
@@ -317,12 +316,12 @@ if (location.hash === '#outbox-' || (location.hash.startsWith('#outbox=') && nav
 addEventListener('pageshow', ({ persisted }) => {
   if (!persisted) return;
   left = entries;
-  seen = Date.now();
+  since = Date.now();
   void kick(true);
   // Going back to a form with something typed in it and sending it unchanged is
   // the same wish. A mere button says what it says anew.
   for (const form of document.forms) {
-    if (!form.querySelector('textarea,select,input:not([type=hidden],[type=submit],[type=image],[type=button])')) intents.close(wishRow(form));
+    intents[form.querySelector('textarea,select,input:not([type=hidden],[type=submit],[type=image],[type=button])') ? 'keep' : 'close'](wishRow(form));
   }
 });
 addEventListener('pagehide', () => {

@@ -240,6 +240,8 @@ export interface Wish {
   ids: Record<string, string>;
   /** the next wish is a new one, whatever its content */
   closed: boolean;
+  /** its form came back, with the page, as it was sent */
+  kept?: boolean;
 }
 
 /** Who asks, in a page. */

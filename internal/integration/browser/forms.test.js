@@ -318,18 +318,20 @@ for (const path of ['/was-an-answer', '/private', '//list']) {
 }
 
 for (const ended of [false, true]) {
-  test(`a page that comes back as it was left ${ended ? 'knows what is over, though the worker was ended' : 'is told what was done meanwhile'}, and the next press of its button is a new wish`, async () => {
-    await show('<button id="more">one more</button>');
+  test(`a page that comes back as it was left ${ended ? 'knows what is over, though the worker was ended' : 'is told what was done meanwhile'}, and the next press of its button is a new wish, not what is still typed in its form`, async () => {
+    await show('<button id="more">one more</button><form id="typed" hx-post="/notes"><input name="text" value="milk"></form>');
     slow.down = true;
     // As htmx asks.
-    const press = () => tab.eval(async () => {
+    const press = (id = 'more') => tab.eval(async id => {
+      const elt = document.getElementById(id);
+      const formData = elt instanceof HTMLFormElement ? new FormData(elt) : new FormData();
       Object.assign(window, { htmx: { config: {} } });
       const [headers, say] = [/** @type {Record<string, string>} */ ({}), (/** @type {string} */ type, /** @type {any} */ detail) => dispatchEvent(new CustomEvent(`htmx:${type}`, { detail }))];
-      say('configRequest', { elt: document.getElementById('more'), verb: 'post', path: '/notes', formData: new FormData(), headers, target: null, parameters: {} });
+      say('configRequest', { elt, verb: 'post', path: '/notes', formData, headers, target: null, parameters: {} });
       const { status, headers: got } = await fetch('/notes', { method: 'POST', headers });
       say('beforeOnLoad', { xhr: { status, getResponseHeader: (/** @type {string} */ name) => got.get(name) }, requestConfig: { headers } });
       return { key: headers['Idempotency-Key'], status };
-    });
+    }, id);
     await tab.eval(() => {
       Object.assign(window, { said: [] });
       document.addEventListener('outbox:delivered', e => /** @type {any} */ (window).said.push(e.detail.key));
@@ -337,11 +339,12 @@ for (const ended of [false, true]) {
     });
     const first = await press();
     assert.deepEqual([first.status, await press()], [202, first], 'the same wish while it is unanswered');
+    const typed = await press('typed');
     await tab.goto('about:blank');
     slow.down = false;
     const second = await browser.newTab();
     await second.goto(site.url);
-    await sent(1);
+    await sent(2);
     await second.close();
     await tab.front();
     if (ended) await /** @type {import('./chromium.js').Chromium} */ (browser).stopWorkers();
@@ -352,8 +355,9 @@ for (const ended of [false, true]) {
     }));
     assert.ok(found.persisted, `the browser had not kept the page: ${found.why}`);
     await sleep(1_000);
+    assert.deepEqual(await tab.eval(() => /** @type {any} */ (window).said), ended ? [] : [first.key, typed.key]);
     assert.notEqual((await press()).key, first.key);
-    assert.deepEqual(await tab.eval(() => /** @type {any} */ (window).said), ended ? [] : [first.key]);
+    assert.equal((await press('typed')).key, typed.key);
   });
 }
 
