@@ -319,8 +319,6 @@ for (const path of ['/was-an-answer', '/private', '//list']) {
 
 for (const ended of [false, true]) {
   test(`a page that comes back as it was left ${ended ? 'knows what is over, though the worker was ended' : 'is told what was done meanwhile'}, and the next press of its button is a new wish, not what is still typed in its form`, async () => {
-    await show('<button id="more">one more</button><form id="typed" hx-post="/notes"><input name="text" value="milk"></form>');
-    slow.down = true;
     // As htmx asks.
     const press = (id = 'more') => tab.eval(async id => {
       const elt = document.getElementById(id);
@@ -332,28 +330,36 @@ for (const ended of [false, true]) {
       say('beforeOnLoad', { xhr: { status, getResponseHeader: (/** @type {string} */ name) => got.get(name) }, requestConfig: { headers } });
       return { key: headers['Idempotency-Key'], status };
     }, id);
-    await tab.eval(() => {
-      Object.assign(window, { said: [] });
-      document.addEventListener('outbox:delivered', e => /** @type {any} */ (window).said.push(e.detail.key));
-      addEventListener('pageshow', e => Object.assign(window, { persisted: e.persisted }));
-    });
-    const first = await press();
-    assert.deepEqual([first.status, await press()], [202, first], 'the same wish while it is unanswered');
-    const typed = await press('typed');
-    await tab.goto('about:blank');
-    slow.down = false;
-    const second = await browser.newTab();
-    await second.goto(site.url);
-    await sent(2);
-    await second.close();
-    await tab.front();
-    if (ended) await /** @type {import('./chromium.js').Chromium} */ (browser).stopWorkers();
-    await tab.back();
-    const found = await tab.eval(() => ({
-      persisted: /** @type {any} */ (window).persisted,
-      why: JSON.stringify(/** @type {any} */ (performance.getEntriesByType('navigation')[0]).notRestoredReasons),
-    }));
-    assert.ok(found.persisted, `the browser had not kept the page: ${found.why}`);
+    const leaves = async () => {
+      [posts, slow.down] = [[], true];
+      await show('<button id="more">one more</button><form id="typed" hx-post="/notes"><input name="text" value="milk"></form>');
+      await tab.eval(() => {
+        Object.assign(window, { said: [] });
+        document.addEventListener('outbox:delivered', e => /** @type {any} */ (window).said.push(e.detail.key));
+        addEventListener('pageshow', e => Object.assign(window, { persisted: e.persisted }));
+      });
+      const first = await press();
+      assert.deepEqual([first.status, await press()], [202, first], 'the same wish while it is unanswered');
+      const typed = await press('typed');
+      await tab.goto('about:blank');
+      slow.down = false;
+      const second = await browser.newTab();
+      await second.goto(site.url);
+      await sent(2);
+      await second.close();
+      await tab.front();
+      if (ended) await /** @type {import('./chromium.js').Chromium} */ (browser).stopWorkers();
+      await tab.back();
+      const { persisted, why } = await tab.eval(() => ({
+        persisted: /** @type {any} */ (window).persisted,
+        why: JSON.stringify(/** @type {any} */ (performance.getEntriesByType('navigation')[0]).notRestoredReasons),
+      }));
+      return { first, typed, persisted, why };
+    };
+    // What a worker posts in the moment when the page is left has Chromium drop it.
+    let { first, typed, persisted, why } = await leaves();
+    for (let tries = 1; !persisted && tries < 5 && /postmessage/.test(why); tries++) ({ first, typed, persisted, why } = await leaves());
+    assert.ok(persisted, `the browser had not kept the page: ${why}`);
     await sleep(1_000);
     assert.deepEqual(await tab.eval(() => /** @type {any} */ (window).said), ended ? [] : [first.key, typed.key]);
     assert.notEqual((await press()).key, first.key);

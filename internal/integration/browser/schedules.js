@@ -139,7 +139,7 @@ class Schedule extends Soak {
     if (before) {
       first.screen = before.places[0].screen;
       await first.screen.tab.front();
-      await first.logIn();
+      await this.enter(first, first);
     }
     const places = [{ name: 'A1', device: 'A', screen: first.screen, person: first.login }];
     // WebKit's driver shows one tab alone, and has no answer from the others.
@@ -198,9 +198,20 @@ class Schedule extends Soak {
     const [place] = this.places;
     const person = this.stranger();
     this.undos.splice(0);
-    await person.logIn(place.screen);
+    await this.enter(person, place);
     place.person = person.login;
     await watch(place.screen.tab);
+  }
+
+  /**
+   * A worker that ends by itself may have ended while it gave out a script.
+   *
+   * @override
+   * @param {import('./scene.js').Person} person
+   * @param {{screen: import('./screen.js').Screen}} place
+   */
+  enter(person, { screen }) {
+    return person.logIn(screen).catch(() => screen.today());
   }
 
   /** Everything is delivered, with whatever has to be done for that. */

@@ -400,7 +400,7 @@ export class Soak {
     const [first, second] = this.random.next() < 0.5 ? this.places : [this.places[1], this.places[0]];
     this.undos = this.undos.filter(u => u.place.device !== first.device);
     await this.taken(first);
-    await person.logIn(first.screen);
+    await this.enter(person, first);
     first.person = person.login;
     await watch(first.screen.tab);
     if (!(await this.tapRow(second, false))) await this.add(second);
@@ -410,6 +410,11 @@ export class Soak {
     await second.screen.today();
     second.person = person.login;
     await watch(second.screen.tab);
+  }
+
+  /** @param {import('./scene.js').Person} person @param {Place} place */
+  enter(person, place) {
+    return person.logIn(place.screen);
   }
 
   /** The one of the two who is not signed in on the first phone. */
