@@ -271,7 +271,11 @@ export class Soak {
     const draw = random.next();
     const kind = draw < 0.2 ? 'twin' : draw < 0.3 && this.onceward === 'on' ? 'weekly' : 'plain';
     const title = { twin: twins[place.person.split('-')[0]], weekly: `Тренировка ${n}`, plain: `${random.one(subjects)}: задание ${n}` }[kind];
-    await tab.click('#add-text');
+    // The page scrolls by itself when a new row comes to stand behind the strip.
+    await until('the caret is in the line', async () => {
+      await tab.click('#add-text');
+      return tab.eval(() => document.activeElement?.id === 'add-text');
+    });
     // Pasted: to type it letter by letter tests the driver.
     await tab.eval(line => {
       const field = /** @type {HTMLInputElement} */ (document.querySelector('#add-text'));

@@ -34,6 +34,8 @@ export function watch(tab) {
       if (/** @type {Element} */ (event.target).closest('a')) event.preventDefault();
       const button = /** @type {Element} */ (event.target).closest('button');
       const form = button?.closest('form');
+      // Nor is it to hit the next date of a weekly task, which the server made: nobody knows of that.
+      if (/-[A-Z\d]{26}$/.test(form?.id ?? '')) return event.preventDefault();
       const value = /** @type {HTMLInputElement | null | undefined} */ (form?.querySelector('input[name=completed], input[name=deleted]'));
       if (form?.id && value) rig.rigHits.push({ form: form.id, value: value.value });
     }, true);
