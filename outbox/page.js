@@ -63,6 +63,8 @@ let here;
 let lasting;
 let tries = 0;
 let asked = false;
+// A new worker is about to take over.
+let hushed = false;
 // The worker takes nothing any more.
 let off = false;
 
@@ -163,6 +165,7 @@ async function decide(what, key) {
  * @param {boolean} [tell] all pages
  */
 async function kick(reset, tell) {
+  hushed = false;
   expect();
   if (controlled()) {
     // What is big takes longer than some workers live. A page of an older version
@@ -190,12 +193,17 @@ function expect() {
 function arm() {
   clearTimeout(timer);
   const ms = nextKick(entries, whose, Date.now(), cfg.kickEvery, asked);
-  if (ms !== null && document.visibilityState === 'visible') timer = setTimeout(kick, ms);
+  // A worker that is not spoken to for half a minute is ended, and the new one is there.
+  if (ms !== null && document.visibilityState === 'visible') timer = setTimeout(kick, hushed ? 35_000 : ms);
 }
 
 /** @param {any} m what the worker tells */
 function hear(m) {
   if (m?.type === 'outbox-placed') flights.placed(m.key);
+  if (m?.type === 'outbox-hush') {
+    hushed = controlled();
+    arm();
+  }
   if (m?.type !== 'outbox') return;
   ({ entries, stored } = m);
   if (stored) {

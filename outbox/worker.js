@@ -58,8 +58,20 @@ export function attach(worker, options) {
     },
   });
 
+  /**
+   * A new worker is about to take over. Chromium ends the old one for it; a word of
+   * a page in just that moment starts the old one again, and leaves the new one
+   * waiting for as long as anybody speaks to the old one, up to five minutes. So
+   * pages are to be quiet until they have the new one.
+   */
+  async function hush() {
+    if (!registration.active) return;
+    for (const c of await pages()) c.postMessage({ type: 'outbox-hush' });
+    await new Promise((ok) => setTimeout(ok, 1_000)); // a page may be busy
+  }
+
   on('install', (event) => {
-    if (cfg.takeOver) worker.skipWaiting();
+    if (cfg.takeOver) event.waitUntil(hush().finally(() => worker.skipWaiting()));
     // Without the page the installation is still worth having.
     const keep = async () => (await worker.caches.open(cfg.name)).add(new Request(site.origin + page, { cache: 'reload' }));
     event.waitUntil(keep().catch(() => {}));
@@ -100,7 +112,13 @@ export function attach(worker, options) {
   });
 
   on('message', (event) => {
-    if (event.data?.type === 'flush') event.waitUntil(kick(event.data, event.source));
+    const { type } = event.data ?? {};
+    if (type === 'flush') {
+      event.waitUntil(kick(event.data, event.source));
+      if (cfg.takeOver && registration.waiting) event.waitUntil(hush().then(() => registration.waiting?.postMessage({ type: 'over' })));
+    }
+    // Chromium listens to it once more, and not again.
+    if (type === 'over' && cfg.takeOver) worker.skipWaiting();
   });
 
   on('sync', (event) => {

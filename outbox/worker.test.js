@@ -256,6 +256,43 @@ test('the page for waiting forms is kept at installation and answered without a 
   assert.equal(await (await asks()).text(), 'fresh');
 });
 
+test('W22: a release\'s worker has the pages be quiet before it takes over, and one that was left waiting asks anew when they are; a first one, and one that is to wait, asks for nothing', async () => {
+  mock.timers.enable({ apis: ['setTimeout'] });
+  /** What pages and the waiting worker are told, and whether it takes over, before a second is over and after it. @param {any} w @param {string} type @param {any} [event] */
+  const both = async (w, type, event) => {
+    const waiting = /** @type {any[]} */ ([]);
+    if (w.self.registration.waiting) w.self.registration.waiting = { postMessage: (/** @type {any} */ m) => waiting.push(m.type) };
+    const { work } = w.fire(type, event);
+    const seen = () => [w.told.filter((/** @type {any} */ m) => m.type === 'outbox-hush').length, waiting, w.calls.filter((/** @type {string} */ c) => c === 'skipWaiting').length];
+    const settle = async () => {
+      for (let i = 0; i < 50; i++) await Promise.resolve();
+    };
+    await settle();
+    const early = structuredClone(seen());
+    mock.timers.tick(1_000);
+    await Promise.all(work);
+    return [early, seen()];
+  };
+  const with_ = (/** @type {any} */ registration, options = {}) => {
+    const w = scope(options);
+    Object.assign(w.self.registration, registration);
+    return w;
+  };
+  const flush = { data: { type: 'flush' } };
+  try {
+    assert.deepEqual(await both(with_({}), 'install'), [[0, [], 1], [0, [], 1]], 'the first');
+    assert.deepEqual(await both(with_({ active: {} }), 'install'), [[1, [], 0], [1, [], 1]], 'another release\'s');
+    assert.deepEqual(await both(with_({ active: {} }, { takeOver: false }), 'install'), [[0, [], 0], [0, [], 0]]);
+    assert.deepEqual(await both(with_({ active: {}, waiting: {} }), 'message', flush), [[1, [], 0], [1, ['over'], 0]], 'the old one, spoken to');
+    assert.deepEqual(await both(with_({ active: {} }), 'message', flush), [[0, [], 0], [0, [], 0]]);
+    assert.deepEqual(await both(with_({ active: {}, waiting: {} }, { takeOver: false }), 'message', flush), [[0, [], 0], [0, [], 0]]);
+    assert.deepEqual(await both(with_({ active: {} }), 'message', { data: { type: 'over' } }), [[0, [], 1], [0, [], 1]], 'the one left waiting');
+    assert.deepEqual(await both(with_({ active: {} }, { takeOver: false }), 'message', { data: { type: 'over' } }), [[0, [], 0], [0, [], 0]]);
+  } finally {
+    mock.timers.reset();
+  }
+});
+
 test('an activation takes the pages over and holds no request back', async () => {
   const w = scope();
   w.net = () => new Promise(() => {});

@@ -54,6 +54,8 @@ export const more = [
       const arrived = async () => (await scene.sent(/^\/tasks$/)).filter(e => e.forwarded > 0).length;
       await scene.network.set({ mode: 'plan', plan: 'POST /tasks* -> slow=1:500ms' });
       await until('two have arrived', async () => (await arrived()) >= 2, { every: 20 });
+      // The rest takes longer than any page takes to open.
+      await scene.network.set({ mode: 'plan', plan: 'POST /tasks* -> slow=1:5s' });
 
       upstream.patch = {
         '/sw.js': text => `${text}\n// Another release.\n`,
@@ -72,6 +74,7 @@ export const more = [
       });
       assert.equal(await version(), before + 1);
       assert.ok((await arrived()) < 10, 'all had been sent before');
+      await scene.network.good();
 
       await screen.tab.front();
       await screen.drained();

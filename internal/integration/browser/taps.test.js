@@ -218,7 +218,7 @@ describe('keys of a form that stays on the page', () => {
     await screen.drained();
     const { id } = await screen.shows('Химия', { state: '' });
     const chip = `#task-${id} form[action$="/due"] button[name=date]`;
-    await scene.network.set({ plan: 'POST /tasks/* -> slow-after=1:5s', mode: 'plan' });
+    await scene.network.set({ plan: 'POST /tasks/* -> slow-after=1:12s', mode: 'plan' });
     await screen.tab.click(`#task-${id} .menu summary`);
     await screen.press(chip);
     await anna.database('it is moved', tasks => tasks[0].due_date !== null);
