@@ -48,8 +48,8 @@ export function createOutbox({
    */
   const lives = new Set();
   let order = 0;
-  // Requests are put down in the order in which they came, however long the
-  // reading of each one's body takes.
+  // Requests are put down in the order in which they came; one whose body cannot be
+  // read for long loses its place.
   let placing = Promise.resolve();
   /** @type {Promise<void> | null} */
   let waiter = null;
@@ -145,7 +145,7 @@ export function createOutbox({
     try {
       const bytes = await req.body;
       const body = bytes?.byteLength ? bytes : null;
-      await before;
+      await within(before, cfg.softLimit / 2).catch(() => {});
       const entry = newEntry(req, body);
       const over = await locks.request(cfg.name, { ifAvailable: true }, async (lock) => {
         const by = { at: now(), lock: !!lock && !paused, cfg };
@@ -386,7 +386,7 @@ export function createOutbox({
   /** Somebody may be logging in or out: nothing is sent until a page says who it is now. */
   async function forget() {
     paused = true;
-    await store.change(({ meta }) => ({ meta: { ...meta, owner: '', since: now() }, value: 0 }));
+    await store.change(({ meta }) => ({ meta: { ...meta, owner: '', headers: undefined, since: now() }, value: 0 }));
   }
 
   return { capture, flush, greet, forget, state, announce };

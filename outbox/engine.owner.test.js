@@ -262,3 +262,12 @@ test('B163: after a clock was set back, by little too, the page of now is believ
     assert.equal(w.disk.meta.owner, 'B', String(back));
   }
 });
+
+test('a log-out takes what a page gave for every send, a token against forged requests say, off the device', async () => {
+  const w = world();
+  const a = w.program();
+  await a.outbox.greet({ owner: 'A', since: w.clock.now(), headers: { 'X-CSRF-Token': 'secret' } });
+  assert.match(JSON.stringify(w.disk.meta), /secret/);
+  await a.outbox.forget();
+  assert.doesNotMatch(JSON.stringify(w.disk.meta), /secret/);
+});

@@ -283,3 +283,21 @@ test('W6: the hard limit is the first again after an answer, whatever it said', 
   w.net = 'blackhole';
   assert.equal(await hangs(), 25_000);
 });
+
+test('4.5, I7: a body that cannot be read holds up the next tap for no longer than half the soft limit, and comes behind it when it is there', async () => {
+  const w = world();
+  const a = w.program();
+  await a.outbox.greet({ owner: 'A', since: w.clock.now() });
+  /** @type {any} */
+  let read;
+  const slow = a.tap('', { body: new Promise((ok) => (read = ok)) });
+  const next = a.tap('2');
+  const third = a.tap('3');
+  await w.clock.go(3_900);
+  assert.deepEqual([bodies(w), next.result], [[], null], 'they wait for their place');
+  await w.clock.go(300);
+  assert.deepEqual([bodies(w), next.result?.kind, third.result?.kind], [['2', '3'], 'answer', 'answer']);
+  read(new TextEncoder().encode('1').buffer);
+  await w.clock.go(300);
+  assert.deepEqual([bodies(w), slow.result?.kind], [['2', '3', '1'], 'answer']);
+});

@@ -63,8 +63,8 @@ let here;
 let lasting;
 let tries = 0;
 let asked = false;
-// A new worker is about to take over.
-let hushed = false;
+// Nothing is said to the worker by the clock until then: a new one is to take over.
+let quiet = 0;
 // The worker takes nothing any more.
 let off = false;
 
@@ -165,7 +165,7 @@ async function decide(what, key) {
  * @param {boolean} [tell] all pages
  */
 async function kick(reset, tell) {
-  hushed = false;
+  quiet = 0;
   expect();
   if (controlled()) {
     // What is big takes longer than some workers live. A page of an older version
@@ -193,15 +193,14 @@ function expect() {
 function arm() {
   clearTimeout(timer);
   const ms = nextKick(entries, whose, Date.now(), cfg.kickEvery, asked);
-  // A worker that is not spoken to for half a minute is ended, and the new one is there.
-  if (ms !== null && document.visibilityState === 'visible') timer = setTimeout(kick, hushed ? 35_000 : ms);
+  if (ms !== null && document.visibilityState === 'visible') timer = setTimeout(kick, Math.max(ms, quiet - performance.now()));
 }
 
 /** @param {any} m what the worker tells */
 function hear(m) {
   if (m?.type === 'outbox-placed') flights.placed(m.key);
   if (m?.type === 'outbox-hush') {
-    hushed = controlled();
+    quiet = controlled() ? performance.now() + (m.ms || 0) : 0;
     arm();
   }
   if (m?.type !== 'outbox') return;

@@ -240,17 +240,28 @@ export function createBrowser({ kind, seed, mutant = '', config = {}, judge = {}
   }));
 
   function startWorker() {
-    const me = program();
+    const me = Object.assign(program(), { ready: false, skipped: 0, parked: kind === 'chromium' && rnd() < 0.3 });
     /** @type {Record<string, (e: any) => void>} */
     const listeners = {};
     attach(
       {
         location: { href: `${origin}/outbox/sw.js`, origin },
         navigator: { locks: me.locks },
-        registration: kind === 'chromium' ? { sync: { register: async (/** @type {string} */ t) => me.alive && b.tags.add(t) } } : {},
+        registration: {
+          ...(kind === 'chromium' && { sync: { register: async (/** @type {string} */ t) => me.alive && b.tags.add(t) } }),
+          get active() {
+            return active;
+          },
+          get waiting() {
+            return installed?.ready ? installed : null;
+          },
+        },
         clients: { matchAll: async () => (me.step() ? windows(me) : never()), claim: async () => {} },
         caches: { open: async () => ({ add: async () => {} }), match: async () => new Response('') },
-        skipWaiting() {},
+        skipWaiting() {
+          me.skipped++;
+          takeTurn();
+        },
         fetch: me.fetch,
         addEventListener: (/** @type {string} */ type, /** @type {any} */ fn) => (listeners[type] = fn),
       },
@@ -258,6 +269,7 @@ export function createBrowser({ kind, seed, mutant = '', config = {}, judge = {}
     );
     let pending = 0;
     return Object.assign(me, {
+      postMessage: (/** @type {any} */ data) => void Promise.resolve().then(() => me.alive && installed === me && installed.fire('message', { data })),
       busy: () => pending > 0,
       /** @param {string} type @param {any} [more] */
       fire(type, more) {
@@ -275,7 +287,7 @@ export function createBrowser({ kind, seed, mutant = '', config = {}, judge = {}
         listeners[type]?.(event);
         void Promise.allSettled([event.answer, ...event.work]).then(() => {
           pending--;
-          if (installed && !pending) activate();
+          takeTurn();
         });
         return event;
       },
@@ -299,12 +311,27 @@ export function createBrowser({ kind, seed, mutant = '', config = {}, judge = {}
     return w;
   }
 
-  /** A new version: it is installed at once, and takes over when the old one has nothing to do. @param {boolean} [db] it changes the database */
+  /**
+   * A new version: it takes over when it is installed and the old one has nothing to
+   * do. Chromium leaves it waiting, now and then, until it asks for it once more, or
+   * the old one is ended.
+   *
+   * @param {boolean} [db] it changes the database
+   */
   function update(db) {
     if (db) version++;
-    installed = startWorker();
-    installed.fire('install');
-    if (!active?.alive || !active.busy()) activate();
+    installed?.end();
+    const next = (installed = startWorker());
+    void Promise.allSettled(next.fire('install').work).then(() => {
+      next.ready = true;
+      takeTurn();
+    });
+  }
+
+  function takeTurn() {
+    const next = installed;
+    if (!next?.ready || !next.skipped || (active?.alive && (active.busy() || (next.parked && next.skipped < 2)))) return;
+    activate();
   }
 
   function activate() {

@@ -98,6 +98,7 @@ export function createTabs({ b, mutant, judge, config, program, worker, over }) 
     /** @type {any[]} */
     let entries = [];
     let asked = false;
+    let quiet = 0;
     let heard = () => {};
     /** @type {any} */
     let timer;
@@ -150,6 +151,7 @@ export function createTabs({ b, mutant, judge, config, program, worker, over }) 
     /** @param {any} [reset] @param {boolean} [all] */
     async function kick(reset, all) {
       if (!me.alive) return;
+      quiet = 0;
       expect();
       if (tab.controlled) {
         const source = { postMessage: (/** @type {any} */ m) => void Promise.resolve().then(() => tab.hear(m)) };
@@ -173,13 +175,17 @@ export function createTabs({ b, mutant, judge, config, program, worker, over }) 
     function arm() {
       clock.never(timer);
       const ms = nextKick(entries, owner, clock.now(), cfg.kickEvery, asked);
-      if (ms !== null && tab.visible && mutant !== 'page timer') timer = clock.later(() => kick(), ms);
+      if (ms !== null && tab.visible && mutant !== 'page timer') timer = clock.later(() => kick(), Math.max(ms, quiet - clock.real()));
     }
 
     /** @param {any} m */
     function hear(m) {
       if (!me.alive) return;
       if (m.type === 'outbox-placed') flights.placed(m.key);
+      if (m.type === 'outbox-hush') {
+        quiet = tab.controlled ? clock.real() + m.ms : 0;
+        arm();
+      }
       if (m.type !== 'outbox') return;
       ({ entries } = m);
       asked = !m.stored;

@@ -63,15 +63,30 @@ export function attach(worker, options) {
    * a page in just that moment starts the old one again, and leaves the new one
    * waiting for as long as anybody speaks to the old one, up to five minutes. So
    * pages are to be quiet until they have the new one.
+   *
+   * @param {number} ms at the most
    */
-  async function hush() {
+  async function hush(ms) {
     if (!registration.active) return;
-    for (const c of await pages()) c.postMessage({ type: 'outbox-hush' });
+    for (const c of await pages()) c.postMessage({ type: 'outbox-hush', ms });
     await new Promise((ok) => setTimeout(ok, 1_000)); // a page may be busy
   }
 
+  /** The new worker that was asked to take over once more. @type {any} */
+  let over;
+  /** It waits, for this one was spoken to. */
+  async function giveWay() {
+    const { waiting } = registration;
+    if (!cfg.takeOver || !waiting || waiting === over) return;
+    over = waiting;
+    // One that nobody speaks to for half a minute is ended.
+    await hush(35_000);
+    over.postMessage({ type: 'outbox-over' });
+  }
+
   on('install', (event) => {
-    if (cfg.takeOver) event.waitUntil(hush().finally(() => worker.skipWaiting()));
+    const takeOver = () => worker.skipWaiting();
+    if (cfg.takeOver) event.waitUntil(hush(5_000).then(takeOver, takeOver));
     // Without the page the installation is still worth having.
     const keep = async () => (await worker.caches.open(cfg.name)).add(new Request(site.origin + page, { cache: 'reload' }));
     event.waitUntil(keep().catch(() => {}));
@@ -115,10 +130,10 @@ export function attach(worker, options) {
     const { type } = event.data ?? {};
     if (type === 'flush') {
       event.waitUntil(kick(event.data, event.source));
-      if (cfg.takeOver && registration.waiting) event.waitUntil(hush().then(() => registration.waiting?.postMessage({ type: 'over' })));
+      event.waitUntil(giveWay());
     }
     // Chromium listens to it once more, and not again.
-    if (type === 'over' && cfg.takeOver) worker.skipWaiting();
+    if (type === 'outbox-over' && cfg.takeOver) worker.skipWaiting();
   });
 
   on('sync', (event) => {

@@ -256,38 +256,46 @@ test('the page for waiting forms is kept at installation and answered without a 
   assert.equal(await (await asks()).text(), 'fresh');
 });
 
-test('W22: a release\'s worker has the pages be quiet before it takes over, and one that was left waiting asks anew when they are; a first one, and one that is to wait, asks for nothing', async () => {
+test('W22: a release\'s worker has the pages be quiet before it takes over, and one that was left waiting is asked once more when they are; a first one, and one that is to wait, asks for nothing', async () => {
   mock.timers.enable({ apis: ['setTimeout'] });
-  /** What pages and the waiting worker are told, and whether it takes over, before a second is over and after it. @param {any} w @param {string} type @param {any} [event] */
-  const both = async (w, type, event) => {
-    const waiting = /** @type {any[]} */ ([]);
-    if (w.self.registration.waiting) w.self.registration.waiting = { postMessage: (/** @type {any} */ m) => waiting.push(m.type) };
-    const { work } = w.fire(type, event);
-    const seen = () => [w.told.filter((/** @type {any} */ m) => m.type === 'outbox-hush').length, waiting, w.calls.filter((/** @type {string} */ c) => c === 'skipWaiting').length];
-    const settle = async () => {
-      for (let i = 0; i < 50; i++) await Promise.resolve();
-    };
-    await settle();
-    const early = structuredClone(seen());
-    mock.timers.tick(1_000);
-    await Promise.all(work);
-    return [early, seen()];
+  const settle = async () => {
+    for (let i = 0; i < 50; i++) await Promise.resolve();
   };
-  const with_ = (/** @type {any} */ registration, options = {}) => {
+  const one = (/** @type {any} */ registration, options = {}) => {
     const w = scope(options);
-    Object.assign(w.self.registration, registration);
-    return w;
+    const waits = { asked: 0, postMessage: (/** @type {any} */ m) => (waits.asked += m.type === 'outbox-over' ? 1 : 0) };
+    Object.assign(w.self.registration, registration, registration.waiting && { waiting: waits });
+    /** For how long pages are quiet, how often the waiting one is asked, and whether this one takes over. */
+    const seen = () => [w.told.filter((/** @type {any} */ m) => m.type === 'outbox-hush').map((/** @type {any} */ m) => m.ms), waits.asked, w.calls.filter((c) => c === 'skipWaiting').length];
+    return Object.assign(w, {
+      /** That before a second is over, and after it. @param {string} type @param {any} [event] */
+      async both(type, event) {
+        const { work } = w.fire(type, event);
+        await settle();
+        const early = seen();
+        mock.timers.tick(1_000);
+        await Promise.all(work);
+        return [early, seen()];
+      },
+    });
   };
   const flush = { data: { type: 'flush' } };
+  const over = { data: { type: 'outbox-over' } };
+  const nothing = [[[], 0, 0], [[], 0, 0]];
   try {
-    assert.deepEqual(await both(with_({}), 'install'), [[0, [], 1], [0, [], 1]], 'the first');
-    assert.deepEqual(await both(with_({ active: {} }), 'install'), [[1, [], 0], [1, [], 1]], 'another release\'s');
-    assert.deepEqual(await both(with_({ active: {} }, { takeOver: false }), 'install'), [[0, [], 0], [0, [], 0]]);
-    assert.deepEqual(await both(with_({ active: {}, waiting: {} }), 'message', flush), [[1, [], 0], [1, ['over'], 0]], 'the old one, spoken to');
-    assert.deepEqual(await both(with_({ active: {} }), 'message', flush), [[0, [], 0], [0, [], 0]]);
-    assert.deepEqual(await both(with_({ active: {}, waiting: {} }, { takeOver: false }), 'message', flush), [[0, [], 0], [0, [], 0]]);
-    assert.deepEqual(await both(with_({ active: {} }), 'message', { data: { type: 'over' } }), [[0, [], 1], [0, [], 1]], 'the one left waiting');
-    assert.deepEqual(await both(with_({ active: {} }, { takeOver: false }), 'message', { data: { type: 'over' } }), [[0, [], 0], [0, [], 0]]);
+    assert.deepEqual(await one({}).both('install'), [[[], 0, 1], [[], 0, 1]], 'the first');
+    assert.deepEqual(await one({ active: {} }).both('install'), [[[5_000], 0, 0], [[5_000], 0, 1]], 'another release\'s');
+    assert.deepEqual(await one({ active: {} }, { takeOver: false }).both('install'), nothing);
+    const old = one({ active: {}, waiting: true });
+    assert.deepEqual(await old.both('message', flush), [[[35_000], 0, 0], [[35_000], 1, 0]], 'the old one, spoken to');
+    assert.deepEqual(await old.both('message', flush), [[[35_000], 1, 0], [[35_000], 1, 0]], 'and again');
+    assert.deepEqual(await one({ active: {} }).both('message', flush), nothing);
+    assert.deepEqual(await one({ active: {}, waiting: true }, { takeOver: false }).both('message', flush), nothing);
+    assert.deepEqual(await one({ active: {} }).both('message', over), [[[], 0, 1], [[], 0, 1]], 'the one left waiting');
+    assert.deepEqual(await one({ active: {} }, { takeOver: false }).both('message', over), nothing);
+    const blind = one({ active: {} });
+    blind.self.clients.matchAll = async () => Promise.reject(new Error('no'));
+    assert.deepEqual(await blind.both('install'), [[[], 0, 1], [[], 0, 1]], 'pages that cannot be asked for hold nothing up');
   } finally {
     mock.timers.reset();
   }

@@ -23,7 +23,7 @@ for (const engine of /** @type {const} */ (['chromium', 'firefox', 'webkit'])) {
     const { upstream } = scene.site;
     assert.ok(upstream);
     // As pages do while anything is unsent, but fifty times as often.
-    const eager = { '/outbox/page.js': (/** @type {string} */ text) => text.replace(/(timer = setTimeout\(kick, .*)\bms\)/, '$120)') };
+    const eager = { '/outbox/page.js': (/** @type {string} */ text) => text.replace('Math.max(ms, quiet', 'Math.max(20, quiet') };
     upstream.patch = eager;
     const anna = await scene.person();
     const { screen } = anna;
@@ -48,8 +48,15 @@ for (const engine of /** @type {const} */ (['chromium', 'firefox', 'webkit'])) {
         return w.rigTaken === n;
       }, n);
     }
+    // One that cannot be installed keeps the pages quiet for a moment only.
+    upstream.patch = { ...eager, '/sw.js': text => `${text}\naddEventListener('install', e => e.waitUntil(Promise.reject(new Error('no'))));\n` };
+    await screen.tab.eval(async () => void (await (await navigator.serviceWorker.ready).update().catch(() => {})));
+    await screen.tab.waitFor('it is not installed', async () => {
+      const { installing, waiting } = await navigator.serviceWorker.ready;
+      return !installing && !waiting;
+    });
     await scene.network.good();
-    await screen.drained();
+    await screen.drained(20_000);
     assert.deepEqual((await anna.tasks()).map(t => t.title), ['Химия']);
     for (const s of [screen, second]) {
       await s.stripSays(null);

@@ -19,19 +19,30 @@ export const later = [
       await screen.tap(physics);
       await screen.shows(physics, { state: 'waiting' });
       await scene.network.mode('offline');
-      await screen.stripSays('Неизвестно, сохранилось ли одно изменение', 60_000);
-      await screen.shows(physics, { state: 'ask' });
+      // Scenario 18's other half: one that was never sent is no such question, however old.
+      await screen.add('Алгебра');
+      const [, second] = await screen.keeps(2);
+      await screen.shows(physics, { state: 'ask' }, 60_000);
+      await until('the second is as old', () => Date.now() > second.createdAt + 4_100);
       await scene.network.good();
+      await anna.database('the second is there', tasks => tasks.length === 2, 60_000);
+      await screen.keeps(1);
+      await screen.stripSays('Неизвестно, сохранилось ли одно изменение');
       await screen.openList();
       assert.deepEqual((await screen.list()).map(i => i.actions), [['check', 'resend', 'copy', 'discard']]);
       const before = (await scene.sent(/state$/)).length;
+      const nothingMore = async () => {
+        await sleep(1_500);
+        assert.equal((await scene.sent(/state$/)).length, before);
+        assert.deepEqual(await scene.did(anna), [`create ${physics}`, `done ${physics}`, 'create Алгебра']);
+      };
       await screen.act('check');
       // Nothing is sent a second time without a word.
-      assert.equal((await scene.sent(/state$/)).length, before);
-      assert.deepEqual(await scene.did(anna), [`create ${physics}`, `done ${physics}`]);
+      await nothingMore();
       await screen.act('discard');
       await screen.act('sure');
       await screen.drained();
+      await nothingMore();
       assert.equal((await anna.rows(physics))[0].is_completed, 1);
     },
   },

@@ -32,7 +32,7 @@ type part struct {
 }
 
 var parts = []part{
-	{name: "worker", roots: []string{"sw.js"}, target: 8 << 10, hold: 11<<10 + 128},
+	{name: "worker", roots: []string{"sw.js"}, target: 8 << 10, hold: 11<<10 + 192},
 	{name: "page", roots: []string{"page.js"}, target: 6 << 10, hold: 9<<10 + 128},
 	{name: "kit", roots: []string{"kit.js", "words.ru.js"}, not: "page.js", target: 6 << 10, hold: 8 << 10},
 }
