@@ -39,6 +39,8 @@ export async function openWebKit() {
   /** @type {ReturnType<typeof newSession> | undefined} */
   let started;
   const own = () => (started ??= newSession());
+  /** A driver that is left running keeps this process from ending. @type {Awaited<ReturnType<typeof newSession>>[]} */
+  const contexts = [];
   let pid = -1;
   return {
     engine: 'webkit',
@@ -54,9 +56,15 @@ export async function openWebKit() {
     cookies: async () => (await own()).cookies(),
     setCookie: async cookie => (await own()).setCookie(cookie),
     clearCookies: async () => (await own()).clearCookies(),
-    newContext: async () => bounded('webkit context', await newSession()),
+    newContext: async () => {
+      const session = await newSession();
+      contexts.push(session);
+      return bounded('webkit context', session);
+    },
     kill: async () => (await started)?.kill(),
-    close: async () => (await started)?.close(),
+    close: async () => {
+      for (const session of [...contexts, await started]) await session?.close();
+    },
   };
 }
 
@@ -173,6 +181,7 @@ async function newSession() {
     clearCookies: () => inWindow(current, at => at('DELETE', '/cookie')),
     kill: () => program.kill(),
     async close() {
+      if (!program.running()) return;
       await Promise.race([ask('DELETE', base).catch(() => {}), sleep(5000)]);
       await program.stop('SIGTERM', 5000).catch(() => program.kill());
     },
