@@ -234,7 +234,8 @@ const first = [
         await scene.network.set({ mode: 'plan', plan: 'pass', script: 'POST /tasks -> slow:15s, pass, slow:15s, pass, slow:15s, pass' });
         for (let i = 1; i <= 3; i++) await until('it was ended', async () => (await scene.sent()).filter(e => e.fate === 'left').length >= i, { timeout: 30_000 });
       } else {
-        await changesMeet(scene, 'slow=1:400ms, pass');
+        // Long enough for the third stop to come before the fifth has arrived.
+        await changesMeet(scene, 'slow=1:1500ms, pass');
         for (let i = 1; i <= 3; i++) {
           const seen = (await scene.sent()).filter(e => e.forwarded > 0).length;
           await until('one more has arrived', async () => (await scene.sent()).filter(e => e.forwarded > 0).length > seen, { every: 20, timeout: 30_000 });
