@@ -80,7 +80,7 @@ export function attach(worker, options) {
     if (!cfg.takeOver || !waiting || waiting === over) return;
     over = waiting;
     // One that nobody speaks to for half a minute is ended.
-    await hush(35_000);
+    await hush(35_000).catch(() => {});
     over.postMessage({ type: 'outbox-over' });
   }
 

@@ -296,6 +296,9 @@ test('W22: a release\'s worker has the pages be quiet before it takes over, and 
     const blind = one({ active: {} });
     blind.self.clients.matchAll = async () => Promise.reject(new Error('no'));
     assert.deepEqual(await blind.both('install'), [[[], 0, 1], [[], 0, 1]], 'pages that cannot be asked for hold nothing up');
+    const deaf = one({ active: {}, waiting: true });
+    deaf.self.clients.matchAll = async () => Promise.reject(new Error('no'));
+    assert.deepEqual(await deaf.both('message', flush), [[[], 1, 0], [[], 1, 0]]);
   } finally {
     mock.timers.reset();
   }
