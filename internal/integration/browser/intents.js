@@ -43,12 +43,17 @@ export class IntentLog {
 
   /** The finger came down beside it: that was no wish. @param {number} n */
   missed(n) {
-    this.#append({ missed: n });
+    this.#append({ at: Date.now(), missed: n });
+  }
+
+  /** @returns {any[]} what was written, as it was written */
+  lines() {
+    return readFileSync(this.#file, 'utf8').split('\n').filter(Boolean).map(line => JSON.parse(line));
   }
 
   /** @returns {(Intent & {n: number, at: number})[]} */
   read() {
-    const lines = readFileSync(this.#file, 'utf8').split('\n').filter(Boolean).map(line => JSON.parse(line));
+    const lines = this.lines();
     const missed = new Set(lines.map(line => line.missed));
     return lines.filter(line => line.n && !missed.has(line.n));
   }

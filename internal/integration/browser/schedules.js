@@ -26,7 +26,11 @@ export const mortal = { 'dom.serviceWorkers.idle_timeout': 700, 'dom.serviceWork
  * @property {Record<string, number>} did how often each thing was done
  * @property {import('./intents.js').Verdict} database
  * @property {import('./intents.js').Verdict} effects
+ * @property {string} [story] of one that went wrong
  */
+
+/** What is wrong with a life in which nothing is. */
+export const none = 'lost=0 doubled=0 reordered=0 foreign=0';
 
 /**
  * One site and one browser for many schedules.
@@ -49,8 +53,10 @@ export async function openSchedules(browser) {
       }
       const next = new Schedule(scene, seed);
       try {
-        return await next.live(phone);
+        const life = await next.live(phone);
+        return total([life]) === none ? life : { ...life, story: next.story() };
       } catch (error) {
+        if (error instanceof Error) error.stack += `\n${next.story()}`;
         await scene.clear().catch(() => {});
         phone = undefined;
         throw error;
@@ -64,6 +70,8 @@ export async function openSchedules(browser) {
 
 class Schedule extends Soak {
   ended = false;
+  /** What was done on the phone besides taps. @type {{at: number, what: string}[]} */
+  diary = [];
   /** @type {Record<string, number>} */
   did = {};
 
@@ -74,6 +82,7 @@ class Schedule extends Soak {
   constructor(scene, seed) {
     super(scene, /** @type {import('./upstream.js').Upstream} */ (scene.site.upstream), scene.site.planner, { seed, taps: 0, limits });
     this.seed = seed;
+    this.from = 0;
   }
 
   /**
@@ -82,7 +91,7 @@ class Schedule extends Soak {
    */
   async live(before) {
     const { random, network, scene } = this;
-    const from = this.upstream.done.length;
+    const from = (this.from = this.upstream.done.length);
     await this.begin(before);
     await this.badNetwork(200, 30 + random.below(41));
     let handOver = random.next() < 0.4 ? 3 + random.below(8) : Infinity;
@@ -111,6 +120,13 @@ class Schedule extends Soak {
   /** @param {string} what */
   count(what) {
     this.did[what] = (this.did[what] ?? 0) + 1;
+    this.diary.push({ at: Date.now(), what });
+  }
+
+  /** The life as it went, for whoever has to find out why it went so: taps, what was done to the phone, and what the planner was asked. */
+  story() {
+    const lines = [...this.log.lines(), ...this.diary, ...this.upstream.done.slice(this.from)];
+    return lines.sort((a, b) => a.at - b.at).map(line => JSON.stringify(line)).join('\n');
   }
 
   /**

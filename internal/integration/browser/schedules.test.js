@@ -7,13 +7,12 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { open } from './engines.js';
-import { mortal, openSchedules, total } from './schedules.js';
+import { mortal, none, openSchedules, total } from './schedules.js';
 
 const { ONCEWARD_BROWSERS, ONCEWARD_ENGINE, ONCEWARD_SEED, ONCEWARD_SCHEDULES } = process.env;
 const one = !!ONCEWARD_SEED;
 const all = ONCEWARD_BROWSERS === 'all';
 const first = Number(ONCEWARD_SEED || 1);
-const none = 'lost=0 doubled=0 reordered=0 foreign=0';
 
 /** @type {Record<import('./engines.js').Engine, number>} */
 const counts = { chromium: all ? 300 : 3, firefox: all ? 50 : 0, webkit: all ? 50 : 0 };
@@ -36,7 +35,7 @@ describe('random schedules', { concurrency: true }, () => {
             const life = await schedules.live(seed);
             lives.push(life);
             if (life.seed % 10 === 0) console.log(`schedules ${engine}: seed ${seed} after ${Math.round((performance.now() - begun) / 1000)} s`);
-            if (total([life]) !== none) wrong.push(`seed ${seed}: ${JSON.stringify({ database: life.database, effects: life.effects })}`);
+            if (total([life]) !== none) wrong.push(`seed ${seed}: ${JSON.stringify({ database: life.database, effects: life.effects })}\n${life.story}`);
           } catch (error) {
             wrong.push(`seed ${seed}: ${error instanceof Error ? error.stack : error}`);
           }

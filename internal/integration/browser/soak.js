@@ -286,6 +286,7 @@ export class Soak {
     this.log.write({ person: place.person, wish: 'create', task: title, id, tab: place.name });
     await tab.raw.key('Enter');
     this.taps++;
+    this.strayed(place, await this.hits(place));
     this.tasks.set(id, { id, title, person: place.person, device: place.device, kind, done: false, deleted: false, at: performance.now(), tab: place.name });
   }
 
@@ -314,11 +315,32 @@ export class Soak {
     return true;
   }
 
-  /** Presses what changes nothing. @param {Place} place @param {string} selector */
+  /** Presses what changes nothing, unless a row moves under the finger. @param {Place} place @param {string} selector */
   async pressable(place, selector) {
     const at = await place.screen.tab.point(selector);
     if (at) await place.screen.tab.raw.press(at.x, at.y, []);
+    this.strayed(place, await this.hits(place));
     return at !== null;
+  }
+
+  /** What the finger has hit in a page since it was last asked. @param {Place} place @returns {Promise<{form: string, value: string}[]>} */
+  hits(place) {
+    return place.screen.tab.eval(() => /** @type {any} */ (window).rigHits?.splice(0) ?? []);
+  }
+
+  /**
+   * What was hit and not aimed at is a wish all the same: the page cannot know.
+   * @param {Place} place
+   * @param {{form: string, value: string}[]} hits
+   */
+  strayed(place, hits) {
+    for (const hit of hits) {
+      const task = this.tasks.get(hit.form.slice(hit.form.indexOf('-') + 1));
+      if (!task) throw new Error(`the finger came down on ${hit.form}, which nobody made`);
+      const wish = hit.form.startsWith('tick') ? (hit.value === 'true' ? 'done' : 'undone') : hit.value === 'true' ? 'trash' : 'restore';
+      this.log.write({ person: place.person, wish, task: task.title, id: task.id, tab: place.name });
+      this.wished(place, task, wish);
+    }
   }
 
   /**
@@ -343,7 +365,7 @@ export class Soak {
   async press(place, task, selector, wish) {
     const { tab } = place.screen;
     if (!(await tab.point(selector))) return false;
-    await tab.eval(() => void /** @type {any} */ (window).rigHits.splice(0));
+    this.strayed(place, await this.hits(place));
     const n = this.log.write({ person: place.person, wish, task: task.title, id: task.id, tab: place.name });
     // Looked for once more, for writing takes its time and rows move.
     const at = await tab.point(selector);
@@ -357,8 +379,7 @@ export class Soak {
     const late = await Promise.race([tab.raw.press(at.x, at.y, []), new Promise(resolve => (timer = setTimeout(resolve, 20_000, true)))]);
     clearTimeout(timer);
     if (late && ++this.stuck > 3) throw new Error('the driver does not come back from its presses');
-    /** @type {{form: string, value: string}[]} */
-    const hits = await tab.eval(() => /** @type {any} */ (window).rigHits.splice(0));
+    const hits = await this.hits(place);
     const value = String(wish === 'done' || wish === 'trash');
     const form = `${wish === 'done' || wish === 'undone' ? 'tick' : 'trash'}-${task.id}`;
     this.taps++;
@@ -369,17 +390,9 @@ export class Soak {
       else this.slips++;
       this.log.missed(n);
     }
-    for (const [i, hit] of hits.entries()) {
-      if (i === meant) {
-        this.wished(place, task, wish);
-        continue;
-      }
-      const other = this.tasks.get(hit.form.slice(hit.form.indexOf('-') + 1));
-      if (!other) throw new Error(`the finger came down on ${hit.form}, which nobody made`);
-      const really = hit.form.startsWith('tick') ? (hit.value === 'true' ? 'done' : 'undone') : hit.value === 'true' ? 'trash' : 'restore';
-      this.log.write({ person: place.person, wish: really, task: other.title, id: other.id, tab: place.name });
-      this.wished(place, other, really);
-    }
+    this.strayed(place, hits.slice(0, Math.max(meant, 0)));
+    if (meant >= 0) this.wished(place, task, wish);
+    this.strayed(place, hits.slice(meant + 1));
     return true;
   }
 
