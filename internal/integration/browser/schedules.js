@@ -106,6 +106,8 @@ class Schedule extends Soak {
       await sleep(random.below(random.next() < 0.2 ? 1500 : 250));
     }
     await network.good();
+    // What is not put down yet is not in the store, which is to be empty.
+    for (const place of this.places) await this.taken(place);
     await this.empty();
     const people = new Set(this.people.map(p => p.login));
     const executed = this.upstream.done.slice(from).filter(d => Upstream.effective(d) && people.has(d.person));
