@@ -442,6 +442,7 @@ export class Soak {
   /** @returns {Promise<number>} ms until everything was delivered, with whatever has to be done for that */
   async drain() {
     const begun = performance.now();
+    for (const place of this.places) await this.taken(place);
     const limit = () => Math.max(1000, 60_000 - (performance.now() - begun));
     const [a, b] = [this.places[0], this.places[2]];
     const left = async () => {
