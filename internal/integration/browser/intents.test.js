@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { IntentLog, judge } from './intents.js';
+import { Soak } from './soak.js';
 
 /** @param {string} person @param {string} task @param {...import('./intents.js').Intent['wish']} wishes */
 const meant = (person, task, ...wishes) => wishes.map(wish => ({ person, task, wish }));
@@ -66,4 +67,21 @@ test('the log is on disk before the press', () => {
   assert.deepEqual(log.compare(right), none);
   log.missed(log.write({ person: 'anna', wish: 'undone', task: 'a' }));
   assert.deepEqual(log.compare(right), none);
+});
+
+test('what a finger hits while it opens a row’s menu is a wish, and the driver knows what it did', async () => {
+  /** @type {{form: string, value: string}[]} what the page has written down */
+  const hits = [];
+  const tab = {
+    point: async () => ({ x: 1, y: 1 }),
+    // The rows have moved: the trash button of "a" is there now.
+    raw: { press: async () => void hits.push({ form: 'trash-1', value: 'true' }) },
+    eval: async () => hits.splice(0),
+  };
+  const soak = new Soak(/** @type {any} */ ({}), /** @type {any} */ ({}), /** @type {any} */ ({}), { seed: 1, taps: 1 });
+  const place = /** @type {any} */ ({ name: 'A1', person: 'anna', screen: { tab } });
+  soak.tasks.set('1', { id: '1', title: 'a', person: 'anna', device: 'A', kind: 'plain', done: false, deleted: false, at: 0, tab: 'A1' });
+  assert.equal(await soak.pressable(place, '.menu summary'), true);
+  assert.equal(soak.tasks.get('1')?.deleted, true, 'or it would press "done" on a task that is in the trash');
+  assert.deepEqual(soak.log.read().map(({ wish, task }) => [wish, task]), [['trash', 'a']]);
 });
