@@ -70,7 +70,7 @@ export async function openSchedules(browser) {
 
 class Schedule extends Soak {
   ended = false;
-  /** What was done on the phone besides taps. @type {{at: number, what: string}[]} */
+  /** When each step was taken. @type {{at: number, what: string}[]} */
   diary = [];
   /** @type {Record<string, number>} */
   did = {};
@@ -91,7 +91,7 @@ class Schedule extends Soak {
    */
   async live(before) {
     const { random, network, scene } = this;
-    const from = (this.from = this.upstream.done.length);
+    this.from = this.upstream.done.length;
     await this.begin(before);
     await this.badNetwork(200, 30 + random.below(41));
     let handOver = random.next() < 0.4 ? 3 + random.below(8) : Infinity;
@@ -110,7 +110,7 @@ class Schedule extends Soak {
     for (const place of this.places) await this.taken(place);
     await this.empty();
     const people = new Set(this.people.map(p => p.login));
-    const executed = this.upstream.done.slice(from).filter(d => Upstream.effective(d) && people.has(d.person));
+    const executed = this.upstream.done.slice(this.from).filter(d => Upstream.effective(d) && people.has(d.person));
     await this.toldUnsaved(new Set(executed.map(d => d.key)));
     const intents = /** @type {import('./effects.js').Meant[]} */ (this.log.read());
     const found = (await this.found()).filter(f => people.has(f.person) || f.person === 'nobody');
